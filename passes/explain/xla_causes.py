@@ -6,12 +6,14 @@ each device slices its part of the result again.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from shardir.hlo.collectives import KINDS
-from shardir.hlo.module import Computation, HloModule, Instruction
+from shardir.hlo.collectives import KINDS, collective_groups
+from shardir.hlo.groups import Groups
+from shardir.hlo.module import HloModule, Instruction
+from shardir.hlo.value_flow import ValueFlow, ValueNode
 
 REQUESTING_PRIMITIVES = {
     "psum": "psum", "psum_invariant": "psum", "pmax": "pmax", "pmin": "pmin",
@@ -28,10 +30,13 @@ _MOVING_OPCODES = frozenset({
     "copy-done", "copy-start", "get-tuple-element", "optimization-barrier", "pad", "reshape",
     "select", "slice", "transpose", "tuple", "dynamic-slice", "parameter", "constant",
     "partition-id", "multiply", "add", "subtract", "compare", "clamp", "divide", "remainder",
+    "while", "conditional", "call", "fusion",
 })  # fmt: skip
 """Instructions that move elements, and those that compute the index of a part."""
-_INDEX_OPCODES = frozenset({"multiply", "add", "subtract", "compare", "clamp", "divide",
-                            "remainder"})  # fmt: skip
+_INDEX_OPCODES = frozenset({
+    "add", "bitcast", "clamp", "compare", "convert", "divide", "dynamic-slice", "multiply",
+    "remainder", "reshape", "subtract",
+})  # fmt: skip
 _MAX_FOLLOWED_USERS = 1_000
 """The maximum number of users that are followed from one collective."""
 _WRAPPER = re.compile(r"(?:jit|pjit|jvp|transpose|vmap|checkpoint|remat\d?|rematted_computation|"
@@ -105,12 +110,12 @@ class XlaCause:
 def find_xla_causes(module: HloModule) -> dict[str, XlaCause]:
     """Return the causes of the collectives of a module by the names of their instructions."""
     causes = {}
+    uses = _Uses(ValueFlow(module))
     for computation in module.computations.values():
-        surroundings = _Surroundings(module, computation)
         for instruction in computation.instructions.values():
             kind = instruction.opcode.removesuffix("-start")
             if kind in KINDS:
-                cause = _cause(surroundings, instruction, kind)
+                cause = _cause(uses, ValueNode(computation.name, instruction.name), kind)
                 hint = _HINTS.get(_hinted_operation(cause.operation, instruction.op_name), "")
                 causes[instruction.name] = replace(cause, hint=hint)
     return causes
@@ -136,7 +141,8 @@ def _hinted_operation(operation: str, op_name: str) -> str:
     return "argmax" if "argm" in op_name and operation == "reduce" else operation
 
 
-def _cause(surroundings: "_Surroundings", collective: Instruction, kind: str) -> XlaCause:
+def _cause(uses: "_Uses", node: ValueNode, kind: str) -> XlaCause:
+    collective = uses.flow.instruction(node)
     name = primitive_of(collective.op_name)
     shown = name or "this line"
     if name in REQUESTING_PRIMITIVES:
@@ -145,23 +151,23 @@ def _cause(surroundings: "_Surroundings", collective: Instruction, kind: str) ->
             XlaCauseKind.REQUEST, name, f"the program requests it: jax.lax.{function} in shard_map"
         )
     if kind == "all-gather":
-        is_sliced, computing = surroundings.follow(collective)
-        if not name and not is_sliced and not computing:
+        use = uses.follow(node)
+        if not name and not use.is_sliced and not use.is_computed_with:
             return XlaCause(
                 XlaCauseKind.RESULT,
                 name,
                 "the function returns this array replicated on every device; a dimension is "
                 "sharded in results only if its size is divisible by the number of shards",
             )
-        if is_sliced and not computing and not name.startswith("reduce_window"):
+        if use.is_sliced and not use.replicated and not name.startswith("reduce_window"):
             return XlaCause(
                 XlaCauseKind.REMATERIALIZATION,
                 name,
                 "XLA gathers the array, and each device slices another part of it (an involuntary "
                 "full rematerialization): XLA cannot convert one sharding into the other directly",
             )
-        if is_sliced and computing:
-            replicated = next(iter(computing)) or shown
+        if use.is_sliced and use.replicated:
+            replicated = use.replicated[0] or shown
             return XlaCause(
                 XlaCauseKind.REPLICATION,
                 replicated,
@@ -172,7 +178,7 @@ def _cause(surroundings: "_Surroundings", collective: Instruction, kind: str) ->
         return XlaCause(
             XlaCauseKind.ANNOTATION, name, f"an annotation requests another sharding ({name})"
         )
-    if kind in ("all-reduce", "reduce-scatter") and surroundings.is_in_backward_pass(collective):
+    if kind in ("all-reduce", "reduce-scatter") and uses.is_in_backward_pass(node):
         return XlaCause(
             XlaCauseKind.PARTIAL_SUMS,
             name,
@@ -230,101 +236,138 @@ def _cause_by_kind(kind: str, name: str, shown: str, op_name: str) -> tuple[XlaC
     )
 
 
-@dataclass
-class _Surroundings:
-    """The users of the instructions of a computation."""
+@dataclass(frozen=True, slots=True)
+class _GatheredUse:
+    """The use of a gathered array. `replicated` has the primitives that all devices compute with it
+    before each slices its part; `is_computed_with` states that an operation uses it otherwise than
+    by moving elements."""
 
-    module: HloModule
-    computation: Computation
-    users: Mapping[str, list[Instruction]] = field(init=False)
-    indices: set[str] = field(init=False)
-    """The instructions that compute with the number of the partition only."""
+    is_sliced: bool
+    replicated: tuple[str, ...]
+    is_computed_with: bool
+
+
+@dataclass
+class _Uses:
+    """The uses of values of a module, across loops, branches, calls and fusions."""
+
+    flow: ValueFlow
+    indices: set[ValueNode] = field(init=False)
+    """The values that are computed from the number of the partition by arithmetic on indices."""
 
     def __post_init__(self) -> None:
-        users: dict[str, list[Instruction]] = {}
         self.indices = set()
-        for each in self.computation.instructions.values():
-            for operand in dict.fromkeys(each.operands):
-                users.setdefault(operand, []).append(each)
-            if each.opcode == "partition-id" or (
-                each.opcode in (*_INDEX_OPCODES, "convert", "dynamic-slice", "fusion", "reshape",
-                                "bitcast", "call")
-                and self._is_scalar(each)
-                and any(operand in self.indices for operand in each.operands)
-            ):  # fmt: skip
-                self.indices.add(each.name)
-        self.users = users
+        for computation in self.flow.module.computations.values():
+            for each in computation.instructions.values():
+                if each.opcode == "partition-id":
+                    self.indices.add(ValueNode(computation.name, each.name))
+        pending = list(self.indices)
+        while pending:
+            for user in self.flow.users.get(pending.pop(), ()):
+                opcode = self.flow.instruction(user).opcode
+                if (
+                    user not in self.indices
+                    and (opcode in _INDEX_OPCODES or self.flow.is_forwarded(user))
+                    and self._is_scalar(user)
+                ):
+                    self.indices.add(user)
+                    pending.append(user)
 
-    @staticmethod
-    def _is_scalar(instruction: Instruction) -> bool:
-        return not isinstance(instruction.shape, tuple) and all(
-            size == 1 for size in instruction.shape.sizes
+    def _is_scalar(self, node: ValueNode) -> bool:
+        shape = self.flow.instruction(node).shape
+        if isinstance(shape, tuple) and node.element is not None:
+            shape = shape[node.element]
+        return not isinstance(shape, tuple) and all(size == 1 for size in shape.sizes)
+
+    def follow(self, start: ValueNode) -> _GatheredUse:
+        """Return the use of an all-gather.
+
+        A value that differs between the devices of the group is not followed: its computation is
+        partitioned, also if one of its operands is gathered.
+        """
+        different = self.flow.differing_values(self._groups(start))
+        order: dict[ValueNode, list[ValueNode]] = {start: []}
+        """The values that were reached, with the values that they use."""
+        slicing: list[ValueNode] = []
+        is_computed_with = False
+        pending = [start]
+        while pending and len(order) < _MAX_FOLLOWED_USERS:
+            node = pending.pop(0)
+            for user in self.flow.users.get(node, ()):
+                if user in order:
+                    order[user].append(node)
+                elif self._slices_by_partition(user, node):
+                    slicing.append(node)
+                elif user not in self.indices:
+                    is_computed_with |= self._computes(user)
+                    if user not in different:
+                        order[user] = [node]
+                        pending.append(user)
+        before = _reach(slicing, order)
+        return _GatheredUse(
+            bool(slicing),
+            tuple(
+                self._primitive(each) for each in order if each in before and self._computes(each)
+            ),
+            is_computed_with,
         )
 
-    def follow(self, start: Instruction) -> tuple[bool, dict[str, None]]:
-        """Return whether devices slice their parts of a value after other computations, and the
-        primitives of these computations.
-        """
-        computing: dict[str, None] = {}
-        pending, seen = [start.name], {start.name}
-        is_sliced = False
-        while pending and len(seen) < _MAX_FOLLOWED_USERS:
-            for user in self.users.get(pending.pop(0), ()):
-                if user.name in seen:
-                    continue
-                seen.add(user.name)
-                if self._slices_by_partition(user):
-                    is_sliced = True
-                    for name in self._computing_primitives(user):
-                        computing.setdefault(name)
-                    continue
-                if user.opcode == "while" or user.name in self.indices:
-                    continue
-                for name in self._computing_primitives(user):
-                    computing.setdefault(name)
-                pending.append(user.name)
-        return is_sliced, computing
-
-    def is_in_backward_pass(self, collective: Instruction) -> bool:
+    def is_in_backward_pass(self, collective: ValueNode) -> bool:
         """Return whether contractions of the backward pass use a derivative.
 
         Others only use the derivatives of intermediate values; the derivatives of arguments are
-        results.
+        results, or the optimizer uses them.
         """
-        if not _is_derivative(collective):
+        if not _is_derivative(self.flow.instruction(collective)):
             return False
-        pending, seen = [collective.name], {collective.name}
+        pending, seen = [collective], {collective}
         while pending and len(seen) < _MAX_FOLLOWED_USERS:
-            for user in self.users.get(pending.pop(0), ()):
-                if any(
-                    _is_derivative(each)
-                    and each.opcode not in _MOVING_OPCODES
-                    and primitive_of(each.op_name) in _CONTRACTING_PRIMITIVES
-                    for each in (tuple(self._inner(user)) or (user,))
-                ):
-                    return True
-                if user.name not in seen and user.opcode != "while":
-                    seen.add(user.name)
-                    pending.append(user.name)
+            for user in self.flow.users.get(pending.pop(0), ()):
+                instruction = self.flow.instruction(user)
+                name = primitive_of(instruction.op_name)
+                if _is_derivative(instruction) and self._computes(user):
+                    if name in _CONTRACTING_PRIMITIVES:
+                        return True
+                elif self._computes(user) and instruction.op_name:
+                    continue
+                if user not in seen:
+                    seen.add(user)
+                    pending.append(user)
         return False
 
-    def _slices_by_partition(self, user: Instruction) -> bool:
-        """Return whether an instruction selects a part by the number of the partition."""
-        if not any(operand in self.indices for operand in user.operands):
+    def _groups(self, collective: ValueNode) -> Groups:
+        """Return the groups of a collective; one of all devices if they are unknown."""
+        module = self.flow.module
+        groups = collective_groups(module, self.flow.instruction(collective))
+        count = module.partition_count * module.replica_count
+        return groups or frozenset([frozenset(range(count))])
+
+    def _slices_by_partition(self, user: ValueNode, operand: ValueNode) -> bool:
+        """Return whether an instruction selects a part of an operand by the number of the
+        partition."""
+        instruction = self.flow.instruction(user)
+        if instruction.opcode != "dynamic-slice" or instruction.operands[0] != operand.instruction:
             return False
-        return user.opcode == "dynamic-slice" or any(
-            inner.opcode == "dynamic-slice" for inner in self._inner(user)
-        )
+        starts = (ValueNode(user.computation, name) for name in instruction.operands[1:])
+        return any(start in self.indices for start in starts)
 
-    def _computing_primitives(self, user: Instruction) -> Iterator[str]:
-        if user.opcode in ("fusion", "call"):
-            for inner in self._inner(user):
-                if inner.opcode not in _MOVING_OPCODES:
-                    yield primitive_of(inner.op_name)
-        elif user.opcode not in _MOVING_OPCODES:
-            yield primitive_of(user.op_name) or user.opcode
+    def _computes(self, node: ValueNode) -> bool:
+        """Return whether an instruction does more than to move elements."""
+        opcode = self.flow.instruction(node).opcode
+        return opcode not in _MOVING_OPCODES and opcode not in KINDS
 
-    def _inner(self, user: Instruction) -> Iterator[Instruction]:
-        for name in user.callees if user.opcode in ("fusion", "call") else ():
-            called = self.module.computations.get(name)
-            yield from called.instructions.values() if called else ()
+    def _primitive(self, node: ValueNode) -> str:
+        instruction = self.flow.instruction(node)
+        opcode = "" if node.computation in self.flow.fused else instruction.opcode
+        return primitive_of(instruction.op_name) or opcode
+
+
+def _reach(starts: list[ValueNode], inputs: Mapping[ValueNode, list[ValueNode]]) -> set[ValueNode]:
+    """Return the values from which values are computed, and these values."""
+    pending, found = list(starts), set(starts)
+    while pending:
+        for each in inputs[pending.pop()]:
+            if each not in found:
+                found.add(each)
+                pending.append(each)
+    return found

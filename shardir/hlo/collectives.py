@@ -137,27 +137,36 @@ class _Visit:
             size = max(map(len, groups), default=1)
             axes = axes_of_pairs(pairs, self.mesh)
         else:
-            text = op.attributes.get("replica_groups", "{}")
-            if "device_ids" in op.attributes:  # The printer separates it like an attribute.
-                text += f", device_ids={op.attributes['device_ids']}"
-            device_groups = parse_groups(text, count)
+            device_groups = collective_groups(self.module, op)
             if device_groups is None:
                 # All devices are the largest group, so that the bytes are an upper bound.
                 return ("unknown groups",), count
-            groups = self._device_groups(op, kind, device_groups)
+            groups = device_groups
             size = max(map(len, groups), default=1)
             axes = name_axes(groups, self.mesh) or ()
         return axes or (_describe_groups(groups),), size
 
-    def _device_groups(self, op: Instruction, kind: str, groups: Groups) -> Groups:
-        """Return groups of devices: without global numbers, a channel joins all partitions."""
-        joins = "channel_id" in op.attributes and "use_global_device_ids" not in op.attributes
-        if joins and kind in ("all-reduce", "all-gather", "reduce-scatter"):
-            if self.module.replica_count == 1 and groups == {frozenset([0])}:
-                return expand_to_partitions(groups, self.module.partition_count)
-            if max(map(max, groups)) < self.module.replica_count:
-                return expand_to_partitions(groups, self.module.partition_count)
-        return groups
+
+def collective_groups(module: HloModule, op: Instruction) -> Groups | None:
+    """Return the groups of devices that communicate in a collective; `None` if it states no groups,
+    as a collective-permute, or groups of an unknown form.
+
+    Without global numbers, a channel joins all partitions.
+    """
+    kind = op.opcode.removesuffix("-start")
+    if kind == "collective-permute":
+        return None
+    text = op.attributes.get("replica_groups", "{}")
+    if "device_ids" in op.attributes:  # The printer separates it like an attribute.
+        text += f", device_ids={op.attributes['device_ids']}"
+    groups = parse_groups(text, module.partition_count * module.replica_count)
+    joins = "channel_id" in op.attributes and "use_global_device_ids" not in op.attributes
+    if groups is not None and joins and kind in ("all-reduce", "all-gather", "reduce-scatter"):
+        if module.replica_count == 1 and groups == {frozenset([0])}:
+            return expand_to_partitions(groups, module.partition_count)
+        if max(map(max, groups)) < module.replica_count:
+            return expand_to_partitions(groups, module.partition_count)
+    return groups
 
 
 def _find_loc(computation: Computation, op: Instruction) -> Loc | None:

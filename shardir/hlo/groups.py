@@ -17,6 +17,10 @@ _MESH = re.compile(r"mesh\[(.*?)\]\s*(?:,\s*device_ids=\(([^{}]*)\)\s*)?\{(.*?)\
 _DEVICE_ORDER = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH_AXIS = re.compile(r"'([^']*)'\s*=\s*(\d+)")
 _AXIS = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
+_TILES = re.compile(
+    r"\{\s*devices=\[([\d,]+)\](?:<=(\[[\d,]+\](?:T\([\d,]+\))?)|([\d,]+))"
+    r"(\s+last_tile_dim_replicate|\s+last_tile_dims=\{([\w\s,]*)\})?.*\}"
+)
 
 
 def parse_groups(text: str, device_count: int) -> Groups | None:
@@ -58,6 +62,34 @@ def parse_groups(text: str, device_count: int) -> Groups | None:
     lists = re.findall(r"\{([\d,\s]*)\}", text[1:-1])
     groups = frozenset(frozenset(_integers(each)) for each in lists if each.strip())
     return groups or frozenset([frozenset(range(device_count))])
+
+
+def parse_shard_groups(text: str, device_count: int) -> Groups | None:
+    """Return the groups of devices that have the same shard, from a `sharding` of HLO; `None` for
+    an unknown form.
+
+    The forms are `{replicated}` and `{devices=[4,1,2]<=[8] last_tile_dim_replicate}`, whose devices
+    may also be a list, or a permuted range.
+    """
+    if text.strip() == "{replicated}":
+        return frozenset([frozenset(range(device_count))])
+    match = _TILES.fullmatch(text.strip())
+    if match is None:
+        return None
+    sizes = _integers(match[1])
+    ids = _device_order(match[2] or match[3], device_count)
+    if ids is None or prod(sizes) != len(ids) or not ids:
+        return None
+    kinds = [kind.strip() for kind in match[5].split(",")] if match[5] else []
+    if match[4] and not match[5]:
+        kinds = ["replicated"]
+    if len(kinds) > len(sizes):
+        return None
+    first = len(sizes) - len(kinds)
+    equal = [first + at for at, kind in enumerate(kinds) if kind == "replicated"]
+    tiles = np.moveaxis(np.asarray(ids).reshape(sizes), equal, range(-len(equal), 0))
+    rows = tiles.reshape(-1, prod(sizes[axis] for axis in equal))
+    return frozenset(frozenset(map(int, row)) for row in rows)
 
 
 def _device_order(text: str, device_count: int) -> list[int] | None:

@@ -5,6 +5,7 @@ Arguments: a folder for the programs, and the names of complaints. The output is
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,25 @@ def compile_and_run(names: dict[str, Any], args: list[Any]) -> tuple[int, Any]:
     return sent, jax.tree.map(np.asarray, compiled(*args))
 
 
+def run_in_loop(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `f` in each iteration of a loop, with other numbers."""
+
+    def looped(*args: Any) -> Any:
+        def body(scale: Any, _: Any) -> Any:
+            numbers = [x * scale if x.dtype == np.float32 else x for x in args]
+            return scale + 1, f(*numbers)
+
+        return jax.lax.scan(body, np.float32(1), None, length=3)
+
+    return looped
+
+
+def list_causes(f: Callable[..., Any], args: list[Any]) -> list[tuple[str, str]]:
+    report = explain_xla(jax.jit(f).lower(*args).compile())
+    assert isinstance(report, XlaCommunication)
+    return [(cause.kind.name, cause.operation) for cause in report.causes]
+
+
 def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
     mesh = jax.make_mesh(complaint.mesh, ("x", "y"), axis_types=(AxisType.Auto,) * 2)
     file = folder / f"{name.replace(' ', '_')}.py"
@@ -59,6 +79,7 @@ def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
         args = arrays(names, mesh)
         before, expected = compile_and_run(names, args)
         report = explain_xla(jax.jit(names["f"]).lower(*args), compilations=16)
+        in_loop = list_causes(run_in_loop(names["f"]), args)
         lines = complaint.program.splitlines()
         remedies: list[Any] = []
         if isinstance(report, XlaCommunication):
@@ -95,6 +116,7 @@ def check(name: str, complaint: Complaint, folder: Path) -> dict[str, Any]:
             (cause.kind.name, cause.operation, lines[row.loc.line - 1] if row.loc else "")
             for row, cause in pairs
         ],
+        "causes in a loop": in_loop,
         "equal": all(jax.tree.leaves(close)),
         "text": str(report),
     }

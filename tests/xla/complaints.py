@@ -356,8 +356,8 @@ def f(x):
     return x + jax.random.normal(jax.random.key(0), (64, 32))
 """,
         "    return x + jax.random.normal(jax.random.key(0), (64, 32))",
-        "REPLICATION",
-        "shift_right_logical",
+        "REMATERIALIZATION",
+        "concatenate",
         9728,
         0,
         hint=(

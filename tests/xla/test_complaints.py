@@ -63,6 +63,7 @@ def test_a_complaint_is_explained_and_its_remedy_avoids_the_collective(
 ) -> None:
     complaint, found = PROGRAMS[name], explanations(name)
     assert [complaint.cause, complaint.operation, complaint.line] in found["causes"]
+    assert [complaint.cause, complaint.operation] in found["causes in a loop"]
     assert (found["before"], found["after"]) == (complaint.before, complaint.after)
     assert found["predicted"] in (None, found["remedied"])
     assert complaint.hint in found["text"]

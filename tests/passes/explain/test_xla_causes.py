@@ -311,3 +311,115 @@ ENTRY main {{
 def test_results_of_the_forward_pass_are_no_derivatives() -> None:
     text = cause_of("f32[8]{0} all-reduce(p)", "jit(f)/jvp()/dot_general").text
     assert text == "dot_general sums over a sharded dimension: each device has a partial result"
+
+
+def in_loop(*lines: str, operands: str = "p", invariants: str = "at, p") -> XlaCause:
+    """Return the cause of an all-gather %c in the body of a loop, in which %at is the start of the
+    part of the device, which is computed before the loop."""
+    body = "\n".join(f"  {line}" for line in lines)
+    state = "(f32[4]{0}, u32[], f32[4]{0})"
+    module = parse_hlo(f"""HloModule m, num_partitions=2
+
+body {{
+  s = {state} parameter(0)
+  v = f32[4]{{0}} get-tuple-element(s), index=0
+  at = u32[] get-tuple-element(s), index=1
+  p = f32[4]{{0}} get-tuple-element(s), index=2
+  c = f32[8]{{0}} all-gather(v), dimensions={{0}}, {GROUPS}, metadata={{op_name="jit(f)/add"}}
+{body}
+  ROOT next = {state} tuple(part, {invariants})
+}}
+
+condition {{
+  s = {state} parameter(0)
+  ROOT more = pred[] constant(true)
+}}
+
+ENTRY main {{
+  p = f32[4]{{0}} parameter(0), sharding={{devices=[2]<=[2]}}
+{INDEX}  first = {state} tuple(p, at, p)
+  w = {state} while(first), condition=condition, body=body
+  ROOT r = f32[4]{{0}} get-tuple-element(w), index=0
+}}
+""")
+    return find_xla_causes(module)["c"]
+
+
+SINE = 't = f32[8]{0} sine(c), metadata={op_name="jit(f)/sin"}'
+NAMED_SLICE = f"part = f32[4]{{0}} dynamic-slice(t, at), {PART}"
+
+
+def test_the_part_of_a_device_is_known_inside_of_a_loop() -> None:
+    """XLA moves the computation of its start out of the loop."""
+    cause = in_loop(SINE, NAMED_SLICE)
+    assert (cause.kind, cause.operation) == (KINDS.REPLICATION, "sin")
+    counted = in_loop(SINE, NAMED_SLICE, "o = u32[] constant(1)", "k = u32[] popcnt(o)",
+                      f"d = f32[4]{{0}} dynamic-slice(c, k), {PART}")  # fmt: skip
+    assert (counted.kind, counted.operation) == (KINDS.REPLICATION, "sin")
+    assert in_loop(NAMED_SLICE.replace("(t", "(c")).kind is KINDS.REMATERIALIZATION
+
+
+def test_a_part_in_a_later_iteration_is_computed_from_other_values() -> None:
+    """What the devices compute with their own values, they do not all compute."""
+    lines = "q = f32[8]{0} concatenate(p, p), dimensions={0}", "t = f32[8]{0} power(c, q)"
+    assert in_loop(*lines, NAMED_SLICE).kind is KINDS.OPERAND
+
+
+def test_an_operation_that_uses_a_gathered_weight_is_partitioned() -> None:
+    """The gathered operand of a product of sharded rows, whose result XLA gathers again for an
+    operation that it replicates."""
+    module = parse_hlo(f"""HloModule m, num_partitions=2
+
+ENTRY main {{
+  x = f32[4,8]{{1,0}} parameter(0), sharding={{devices=[2,1]<=[2]}}
+  w = f32[4,8]{{1,0}} parameter(1), sharding={{devices=[2,1]<=[2]}}
+  c = f32[8,8]{{1,0}} all-gather(w), dimensions={{0}}, {GROUPS}, metadata={{op_name="jit(f)/dot_general"}}
+  y = f32[4,8]{{1,0}} dot(x, c), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, metadata={{op_name="jit(f)/dot_general"}}
+  g = f32[8,8]{{1,0}} all-gather(y), dimensions={{0}}, {GROUPS}, metadata={{op_name="jit(f)/fft"}}
+  h = c64[8,8]{{1,0}} fft(g), fft_type=FFT, fft_length={{8}}, metadata={{op_name="jit(f)/fft"}}
+  id = u32[] partition-id()
+  n = u32[] constant(4)
+  at = u32[] multiply(id, n)
+  o = u32[] constant(0)
+  ROOT part = c64[4,8]{{1,0}} dynamic-slice(h, at, o), dynamic_slice_sizes={{4,8}}
+}}
+""")  # noqa: E501
+    causes = find_xla_causes(module)
+    assert [(causes[name].kind, causes[name].operation) for name in "cg"] == [
+        (KINDS.OPERAND, "dot_general"),
+        (KINDS.REPLICATION, "fft"),
+    ]
+
+
+def test_a_contraction_of_the_next_iteration_uses_a_derivative() -> None:
+    def text_of(update: str) -> str:
+        state = "(f32[8,8]{1,0}, f32[8,8]{1,0})"
+        module = parse_hlo(f"""HloModule m, num_partitions=2
+
+body {{
+  s = {state} parameter(0)
+  v = f32[8,8]{{1,0}} get-tuple-element(s), index=0
+  p = f32[8,8]{{1,0}} get-tuple-element(s), index=1
+  d = f32[8,8]{{1,0}} dot(v, p), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, {BACKWARD}
+  c = f32[8,8]{{1,0}} all-reduce(d), {GROUPS}, {BACKWARD}
+  u = {update}
+  ROOT next = {state} tuple(u, p)
+}}
+
+condition {{
+  s = {state} parameter(0)
+  ROOT more = pred[] constant(true)
+}}
+
+ENTRY main {{
+  p = f32[8,8]{{1,0}} parameter(0)
+  first = {state} tuple(p, p)
+  w = {state} while(first), condition=condition, body=body
+  ROOT r = f32[8,8]{{1,0}} get-tuple-element(w), index=0
+}}
+""")
+        return find_xla_causes(module)["c"].text
+
+    assert text_of(f"f32[8,8]{{1,0}} tanh(c), {BACKWARD}") == INTERMEDIATE
+    optimizer = 'f32[8,8]{1,0} sqrt(c), metadata={op_name="jit(f)/sqrt"}'
+    assert text_of(optimizer) == OF_ARGUMENT
