@@ -46,12 +46,6 @@ REASONS = {
         jax.tree_util.tree_transpose(outer_treedef) jax.tree_util.tree_transpose(inner_treedef)
         jax.tree_util.tree_transpose(pytree_to_transpose) jax.dlpack.from_dlpack(external_array)
     """,
-    "A product or an elementary function has one algorithm for each type.": """
-        jax.lax.cbrt(accuracy) jax.lax.cos(accuracy) jax.lax.exp(accuracy) jax.lax.exp2(accuracy)
-        jax.lax.expm1(accuracy) jax.lax.log(accuracy) jax.lax.log1p(accuracy)
-        jax.lax.logistic(accuracy) jax.lax.rsqrt(accuracy) jax.lax.sin(accuracy)
-        jax.lax.sqrt(accuracy) jax.lax.tan(accuracy) jax.lax.tanh(accuracy)
-    """,
     "JAX deprecates the parameter.": """
         jax.local_devices(host_id)
     """,

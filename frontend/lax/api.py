@@ -211,6 +211,10 @@ from shardir.frontend.lax.reductions import (
     sort_key_val as sort_key_val,
     top_k as top_k,
 )
+from shardir.frontend.lax.result_accuracy import (
+    AccuracyMode as AccuracyMode,
+    Tolerance as Tolerance,
+)
 from shardir.frontend.lax.scaled_dot import scaled_dot as scaled_dot
 from shardir.frontend.lax.scatter_helpers import (
     index_take as index_take,

@@ -5,6 +5,7 @@ type, and Python scalars adopt it. Shapes broadcast.
 """
 
 import builtins
+from collections.abc import Sequence
 from enum import Enum, IntEnum
 from typing import Any, TypeAlias
 
@@ -12,6 +13,7 @@ from shardir.errors import OperationTypeError, suggest_name
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.result_accuracy import Accuracy, check_accuracy
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -56,6 +58,18 @@ def _define_unary(name: str, meaning: str, core: str = "") -> UserFunction:
         return emit(core, tracer, weak=tracer.weak_type)
 
     return _document_public(name, meaning, unary)
+
+
+def _define_elementary(name: str, meaning: str) -> UserFunction:
+    """Return a function whose results are rounded, which takes `accuracy`."""
+
+    def elementary(x: ArrayLike, accuracy: Accuracy = None) -> Tracer:
+        tracer = as_tracer(x)
+        check_accuracy(name, tracer.value.type, accuracy)
+        return emit(name, tracer, weak=tracer.weak_type)
+
+    meaning = f"{meaning}; an error if its error bound exceeds `accuracy`"
+    return _document_public(name, meaning, elementary, static=("accuracy",))
 
 
 def _define_binary(name: str, meaning: str, core: str = "") -> UserFunction:
@@ -106,10 +120,12 @@ def operation_function(name: str, description: str) -> UserFunction:
     return public(static=signature_of(spec).attrs or ())(function)
 
 
-def _document_public(name: str, meaning: str, function: UserFunction) -> UserFunction:
+def _document_public(
+    name: str, meaning: str, function: UserFunction, static: Sequence[str] = ()
+) -> UserFunction:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return, elementwise, {meaning}."
-    return public()(function)
+    return public(static=static)(function)
 
 
 abs = _define_unary("abs", "|x|; of a complex number its magnitude")
@@ -118,24 +134,24 @@ sign = _define_unary("sign", "-1, 0 or 1 as x is below, at or above 0; x / |x| o
 floor = _define_unary("floor", "the largest integral value at or below x")
 ceil = _define_unary("ceil", "the smallest integral value at or above x")
 is_finite = _define_unary("is_finite", "whether x is neither infinite nor NaN")
-exp = _define_unary("exp", "e to the power of x")
-exp2 = _define_unary("exp2", "2 to the power of x")
-expm1 = _define_unary("expm1", "exp(x) - 1, exact for small x")
-log = _define_unary("log", "the natural logarithm of x")
-log1p = _define_unary("log1p", "log(1 + x), exact for small x")
-sqrt = _define_unary("sqrt", "the square root of x")
-rsqrt = _define_unary("rsqrt", "1 / sqrt(x)")
-cbrt = _define_unary("cbrt", "the cube root of x")
-logistic = _define_unary("logistic", "1 / (1 + exp(-x))")
-sin = _define_unary("sin", "the sine of x, in radians")
-cos = _define_unary("cos", "the cosine of x, in radians")
-tan = _define_unary("tan", "the tangent of x, in radians")
+exp = _define_elementary("exp", "e to the power of x")
+exp2 = _define_elementary("exp2", "2 to the power of x")
+expm1 = _define_elementary("expm1", "exp(x) - 1, exact for small x")
+log = _define_elementary("log", "the natural logarithm of x")
+log1p = _define_elementary("log1p", "log(1 + x), exact for small x")
+sqrt = _define_elementary("sqrt", "the square root of x")
+rsqrt = _define_elementary("rsqrt", "1 / sqrt(x)")
+cbrt = _define_elementary("cbrt", "the cube root of x")
+logistic = _define_elementary("logistic", "1 / (1 + exp(-x))")
+sin = _define_elementary("sin", "the sine of x, in radians")
+cos = _define_elementary("cos", "the cosine of x, in radians")
+tan = _define_elementary("tan", "the tangent of x, in radians")
 asin = _define_unary("asin", "the angle in [-pi/2, pi/2] whose sine is x")
 acos = _define_unary("acos", "the angle in [0, pi] whose cosine is x")
 atan = _define_unary("atan", "the angle in [-pi/2, pi/2] whose tangent is x")
 sinh = _define_unary("sinh", "(exp(x) - exp(-x)) / 2")
 cosh = _define_unary("cosh", "(exp(x) + exp(-x)) / 2")
-tanh = _define_unary("tanh", "sinh(x) / cosh(x)")
+tanh = _define_elementary("tanh", "sinh(x) / cosh(x)")
 asinh = _define_unary("asinh", "the inverse of sinh")
 acosh = _define_unary("acosh", "the inverse of cosh; NaN of floats below 1")
 atanh = _define_unary("atanh", "the inverse of tanh; NaN of floats beyond -1 and 1")

@@ -11,6 +11,7 @@ from shardir.frontend.interop.primitive_rules.registry import (
     register_rule,
 )
 from shardir.frontend.lax import api as lax
+from shardir.frontend.lax.result_accuracy import ERROR_BOUNDS_ULP
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy import special
 from shardir.frontend.tracing.operands import convert, splat
@@ -19,10 +20,10 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS
 
 SAME_NAMED_PRIMITIVES = (
-    "abs acos acosh add asin asinh atan atan2 atanh cbrt ceil clz complex conj cos cosh digamma "
-    "div eq erf erfc exp exp2 expm1 floor ge gt imag is_finite le lgamma log log1p "
-    "logistic lt max min mul ne neg nextafter population_count real rem rsqrt shift_left "
-    "shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh"
+    "abs acos acosh add asin asinh atan atan2 atanh ceil clz complex conj cosh digamma div eq "
+    "erf erfc floor ge gt imag is_finite le lgamma lt max min mul ne neg nextafter "
+    "population_count real rem shift_left shift_right_arithmetic shift_right_logical sign sinh "
+    "square sub"
 )
 """The primitives whose function in `lax` has the same name."""
 
@@ -46,6 +47,22 @@ for _name in SAME_NAMED_PRIMITIVES.split():
     register_elementwise(_name, getattr(lax, _name))
 for _name, _function in RENAMED_PRIMITIVES.items():
     register_elementwise(_name, _function)
+
+
+def _register_elementary(name: str) -> None:
+    """Register a function whose primitive has `accuracy`, which may be a tolerance of JAX."""
+
+    @register_rule(name)
+    def apply_elementary(equation: Equation) -> Tracer:
+        accuracy = equation.params.get("accuracy")
+        parts = [getattr(accuracy, part, None) for part in ("atol", "rtol", "ulps")]
+        tolerance = None if None in parts else lax.Tolerance(*parts)
+        function: Callable[..., Tracer] = getattr(lax, name)
+        return function(*equation.broadcast_operands(), tolerance)
+
+
+for _name in ERROR_BOUNDS_ULP:
+    _register_elementary(_name)
 
 register_function("integer_pow", lax.integer_pow, y="y")
 register_function("bitcast_convert_type", lax.bitcast_convert_type, new_dtype="new_dtype")
