@@ -43,7 +43,12 @@ from shardir.backends.cpu.kernels.math import registers
 from shardir.backends.cpu.kernels.math.registers import VectorValue, itemsize
 
 ROWS_PER_STEP = 4
-"""Rows that are processed in one step if there is little computation for each."""
+"""Rows that are processed in one step if there is little computation for each. A step loads and
+stores the accumulators once."""
+ROWS_PER_STEP_WITHOUT_OPERATIONS = 8
+"""Rows of a step if their elements are only added or compared. On one core of a Zen 4, the sums of
+columns of 64 MiB of f32 read 29 GB/s with 8 rows in a step, and 23 GB/s with 4 (in the caches 42
+and 41 GB/s). The code of 8 rows takes longer to compile."""
 MAX_UNROLLED_OPERATIONS = 6
 """The most elementwise operations that count as little computation."""
 
@@ -226,16 +231,20 @@ class _ColumnKernelWriter:
             places, _ = locate_block(f, self.rest, repeat, begins)
             at = [start_variable(f, place) for place in places]
             done = f.value(0, "i64")
-            if self.is_light(number):
-                done = self.rows - self.rows % ROWS_PER_STEP
-                self.emit_rows(number, at, f.value(0, "i64"), done, ROWS_PER_STEP)
+            together = self.rows_per_step(number)
+            if together > 1:
+                done = self.rows - self.rows % together
+                self.emit_rows(number, at, f.value(0, "i64"), done, together)
             self.emit_rows(number, at, done, self.rows, 1, repeat)
 
-    def is_light(self, number: int) -> bool:
-        """Return whether loads and stores of accumulators dominate, so that several rows per step
-        pay off."""
-        steps = [k for k in self.stages.steps(number) if self.body.steps[k].kind == APPLY]
-        return len(steps) <= MAX_UNROLLED_OPERATIONS and not self.stages.stored_steps
+    def rows_per_step(self, number: int) -> int:
+        """Return the rows of a step: several if loads and stores of accumulators dominate."""
+        if self.stages.stored_steps:
+            return 1
+        count = sum(self.body.steps[k].kind == APPLY for k in self.stages.steps(number))
+        if count == 0:
+            return ROWS_PER_STEP_WITHOUT_OPERATIONS
+        return ROWS_PER_STEP if count <= MAX_UNROLLED_OPERATIONS else 1
 
     def emit_rows(
         self,
