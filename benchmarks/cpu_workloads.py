@@ -273,14 +273,13 @@ def collectives() -> list[Workload]:
 
     whole = 8 * PIECE * 4
     return [
-        Workload("all-reduce", 0.5, mapped(lambda lax, x: lax.psum(x, "d"), None), None, whole),
+        Workload("all-reduce", 0.5, mapped(lambda lax, x: lax.psum(x, "d"), None), None,
+                 whole + whole // 8),
         Workload("all-gather", 0.05,
                  mapped(lambda lax, x: lax.all_gather(x, "d", tiled=True), None), None, whole),
         Workload("all-to-all", 0.25,
                  mapped(exchanged, "d"), None, 2 * whole),
-        Workload("reduce-scatter", 0.95,
-                 mapped(scattered, "d"),
-                 None, whole),
+        Workload("reduce-scatter", 0.95, mapped(scattered, "d"), None, whole + whole // 8),
         Workload("permute", 0.7, mapped(turned, "d"), None, 2 * whole),
     ]  # fmt: skip
 
