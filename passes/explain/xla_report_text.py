@@ -130,9 +130,17 @@ def _explained_line(line: LineComparison, report: XlaComparison) -> Iterator[str
             yield f"    {call}  # x is %{each.value}: {each.type}"
     else:
         yield f"  the plan sends {_by_kind(line.planned)} on this line, and replicates its values"
-    if not line.remedies:
+    if not line.remedies or _communicates_with_remedies(line, report):
+        name = "another remedy" if line.remedies else "remedy"
         for hint in dict.fromkeys(cause.hint for _, cause in line.collectives if cause.hint):
-            yield f"  remedy: {hint}"
+            yield f"  {name}: {hint}"
+
+
+def _communicates_with_remedies(line: LineComparison, report: XlaComparison) -> bool:
+    """Return whether the program sends more with the remedies than without this line."""
+    total, sent = report.xla.communication.total.sent, line.remedies[0].sent
+    of_line = sum_collectives([row for row, _ in line.collectives]).sent
+    return sent is not None and sent > total - of_line
 
 
 def _caused_collectives(collectives: Sequence[tuple[Collective, XlaCause]]) -> Iterator[str]:

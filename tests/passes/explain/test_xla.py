@@ -1,16 +1,19 @@
 """XLA's collectives beside those of our plan, as text."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shardir.cost.communication import list_collectives
 from shardir.hlo.parser import parse_hlo
+from shardir.ir.location import Loc
 from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.explain import compare_with_xla, xla_communication
 from shardir.passes.explain.propagated_program import ExplainError
+from shardir.passes.explain.xla import Remedy
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 
@@ -217,6 +220,26 @@ def test_a_line_on_which_the_plan_sends_as_much(primitive: str, explained: list[
     lines = str(compare_with_xla(module, program())).splitlines()
     assert lines[8] == "  train.py:5  all-reduce 6 B  all-reduce 6 B  equal"
     assert lines[12:] == explained
+
+
+@pytest.mark.parametrize(("sent", "shown"), [(2, True), (0, False), (None, False)])
+def test_a_hint_is_shown_if_the_line_communicates_with_its_remedies(
+    sent: int | None, shown: bool
+) -> None:
+    comparison = compare_with_xla(parse_hlo(SUM), program())
+    ((row, cause),) = comparison.lines[0].collectives
+    line = replace(
+        comparison.lines[0],
+        collectives=((row, replace(cause, hint="sum less")),),
+        remedies=(Remedy(Loc("train.py", 5, 1), "a", "b", sent),),
+    )
+    text = str(replace(comparison, lines=(line,)))
+    assert ("  another remedy: sum less" in text.splitlines()) == shown
+    assert "  remedy: sum less" not in text.splitlines()
+    assert (
+        "  remedy: sum less"
+        in str(replace(comparison, lines=(replace(line, remedies=()),))).splitlines()
+    )
 
 
 def test_shardings_of_parts_of_axes_are_no_constraints() -> None:
