@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Never, final
 
@@ -143,6 +143,11 @@ class Compiled(Printed):
         if stage is None:
             return print_module(self.module, locations=locations)
         return self._program.as_text(stage, locations=locations)
+
+    def runtime_executable(self) -> "RuntimeExecutable":
+        """Return the program that devices run, with the methods of JAX's executables that describe
+        it."""
+        return RuntimeExecutable(self)
 
     def collectives(self) -> "CollectiveList":
         """Return every collective of one run: kind, axes, bytes on one device, source line.
@@ -299,6 +304,40 @@ class Compiled(Printed):
         except Exception as error:
             hide_own_frames(error)
             raise
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RuntimeExecutable:
+    """The program of a compiled function that devices run.
+
+    JAX's object has the program in HLO; this one has it in the text of shardir, in which
+    collectives have the same names: `all-gather`, `all-reduce`.
+    """
+
+    compiled: Compiled
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.compiled.module.main.name
+
+    def hlo_modules(self) -> list["DeviceModule"]:
+        """Return the program of each device, which is the same for all devices, as one module."""
+        return [DeviceModule(self.name, self.compiled.module)]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DeviceModule:
+    """The program of each device."""
+
+    name: str
+    module: Module
+
+    def to_string(self) -> str:
+        """Return the text of the program, as `Compiled.as_text`."""
+        return print_module(self.module)
 
 
 @ir_text.register(Lowered)

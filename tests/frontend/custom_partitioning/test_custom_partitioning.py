@@ -97,6 +97,17 @@ def test_a_sharded_dimension_of_the_rule_stays_sharded(rule: Any) -> None:
     np.testing.assert_allclose(f(x), np.fft.fft(A), rtol=1e-5, atol=1e-5)
 
 
+def test_the_executable_has_the_text_of_the_program_of_each_device() -> None:
+    """JAX's documentation searches it for collectives."""
+    f = sd.jit(make_fft(sharding_rule="... i -> ... i"))
+    for specs, is_gathered in ((("x",), False), (("x", "y"), True)):
+        compiled = f.lower(put(A.astype("complex64"), *specs)).compile()
+        (module,) = compiled.runtime_executable().hlo_modules()
+        assert module.to_string() == compiled.as_text()
+        assert ("all-gather" in module.to_string()) == is_gathered
+        assert module.name == compiled.runtime_executable().name == "my_fft"
+
+
 def test_the_partitioner_moves_arguments_to_the_stated_shardings() -> None:
     f = sd.jit(make_fft(sharding_rule="... i -> ... i"))
     x = put(A.astype("complex64"), "x", "y")
