@@ -369,7 +369,7 @@ class Array(ArrayFields, Convertible):
             return f"Array({self.type} on {devices} of {whose})"
         if self.type.dtype in KEYS:
             words = split_keys(self.read(), self.type.dtype)
-            return f"Array({self.shape}, dtype={self.dtype}) of words\n{words}"
+            return f"Array({self.shape}, dtype={self.dtype}) overlaying:\n{words}"
         width = np.get_printoptions()["linewidth"]
         text = np.array2string(
             np.asarray(self), prefix="Array(", suffix=",", separator=", ", max_line_width=width

@@ -58,9 +58,15 @@ def einsum(
 
 
 def einsum_path(
-    subscripts: object, /, *operands: PyTree, optimize: bool | str | Sequence[str | int] = "greedy"
-) -> tuple[list[str | tuple[int, ...]], str]:
-    """Return the order in which NumPy would multiply the operands, and its report."""
+    subscripts: object,
+    /,
+    *operands: PyTree,
+    optimize: bool | str | Sequence[tuple[int, ...]] = "greedy",
+) -> tuple[list[tuple[int, ...]], str]:
+    """Return the order in which NumPy would multiply the operands, and its report.
+
+    The order is a list of the positions of the operands that are multiplied, as in JAX.
+    """
     text, arrays = _as_text_subscripts(subscripts, operands)
     shapes = [
         abstract_of(x, f"operand {i} of einsum_path").type.shape for i, x in enumerate(arrays)
@@ -68,12 +74,15 @@ def einsum_path(
     terms, _ = _parse_subscripts(text, list(map(len, shapes)))
     _letter_sizes(text, terms, shapes)
     placeholders = [np.broadcast_to(0.0, shape) for shape in shapes]
+    if isinstance(optimize, list) and all(isinstance(each, tuple) for each in optimize):
+        optimize = ["einsum_path", *optimize]  # NumPy's form.
     try:
-        return np.einsum_path(text, *placeholders, optimize=optimize)
+        order, report = np.einsum_path(text, *placeholders, optimize=optimize)
     except (*FOREIGN_ERRORS, KeyError) as error:
         raise ArgumentError(
             with_location(f"einsum_path does not support the order {brief(optimize)}: {error}")
         ) from None
+    return order[1:], report
 
 
 def _as_text_subscripts(

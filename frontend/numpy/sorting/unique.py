@@ -99,7 +99,7 @@ def unique(
     equal_nan = check_flag("equal_nan of unique", equal_nan)
     if size is not None:
         result = _unique(ar, fill_value, flags, axis, equal_nan, size)
-        return result if any(flags) else result[0]
+        return tuple(result) if any(flags) else result[0]
     free = concrete_unsharded_arrays(ar) if axis is None else None
     if free is not None and (canonical_dtype("i64") == "i32" or not any(flags)):
         return _unique_of_concrete(free[0], flags, equal_nan)

@@ -147,7 +147,7 @@ def test_keys_do_not_convert_to_numbers() -> None:
     sharding = SingleDeviceSharding(devices()[0])
     keys = Array(signature_of(abstract, None), sharding, [words])
     assert keys.dtype == KEY
-    assert repr(keys) == "Array((2,), dtype=key<fry>) of words\n[[0 1]\n [7 9]]"
+    assert repr(keys) == "Array((2,), dtype=key<fry>) overlaying:\n[[0 1]\n [7 9]]"
     with pytest.raises(TypeError, match="random keys are not numbers"):
         np.asarray(keys)
 

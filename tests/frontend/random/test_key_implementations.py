@@ -162,7 +162,7 @@ def test_words_and_types() -> None:
     assert sd.random.key(7, dtype=RBG.dtype).dtype == RBG.dtype
     assert (sd.random.key_impl(RBG), sd.random.key_impl(UNSAFE)) == IMPLEMENTATIONS
     assert sd.random.PRNGKey(7, impl="rbg").tolist() == [0, 7, 0, 7]
-    assert repr(sd.random.key(7, impl="rbg")) == "Array((), dtype=key<rbg>) of words\n[0 7 0 7]"
+    assert repr(sd.random.key(7, impl="rbg")) == "Array((), dtype=key<rbg>) overlaying:\n[0 7 0 7]"
     assert str(sd.typeof(KEYS)) == "key<rbg>[8]"
     wrapped = sd.random.wrap_key_data(WORDS, impl="unsafe_rbg")
     assert (wrapped.shape, str(wrapped.dtype)) == ((8,), "key<urbg>")

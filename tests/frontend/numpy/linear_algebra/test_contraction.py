@@ -225,9 +225,13 @@ def test_einsum_with_lists_of_axes() -> None:
     check("einsum", normal(5, 2, 3), [..., 0, 1], y, [1, 7], [..., 7, 0])
 
 
-def test_einsum_path_agrees_with_numpy() -> None:
+def test_einsum_path_is_the_order_of_numpy_as_a_list_of_positions() -> None:
     chain = [normal(*s) for s in [(9, 2), (2, 9), (9, 2)]]
-    assert snp.einsum_path("ij,jk,kl", *chain)[0] == np.einsum_path("ij,jk,kl", *chain)[0]
+    order, report = snp.einsum_path("ij,jk,kl", *chain)
+    assert (["einsum_path", *order], report) == np.einsum_path("ij,jk,kl", *chain)
+    stated = [(0, 1), (0, 1)]
+    assert order != stated
+    assert snp.einsum_path("ij,jk,kl", *chain, optimize=stated)[0] == stated
 
 
 def test_accumulation_type() -> None:

@@ -41,6 +41,7 @@ def test_unique(x: Any) -> None:
     same(index[:count], expected[1])
     same(inverse, expected[2])
     same(counts, np.append(expected[3], np.array([0, 0], np.int32)))
+    assert type(snp.unique(x, size=count, **FLAGS)) is tuple
     same(run(lambda x: snp.unique(x, size=count), x), expected[0])
 
 
