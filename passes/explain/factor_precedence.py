@@ -25,10 +25,10 @@ from shardir.passes.propagation.record import PropagationStep, Refusal, RefusalR
 
 @dataclass(frozen=True, slots=True)
 class FactorRequest:
-    """A factor that requests an axis: the tensor that has it and its number of elements."""
+    """A factor that requests an axis: its name in the tensor that has the axis, and the number of
+    elements of this tensor."""
 
     loop: str
-    tensor: str
     elements: int
     pieces: int
 
@@ -42,7 +42,7 @@ class LostAxis:
     def __str__(self) -> str:
         """Return the two sides, with the element counts or shard counts that decided."""
         a, b = self.winner, self.loser
-        sides = f"{a.loop} of {a.tensor} against {b.loop} of {b.tensor}"
+        sides = f"{a.loop} against {b.loop}"
         match self.verdict:
             case Verdict.LARGER:
                 return f"{sides}: {a.elements} elements against {b.elements}"
@@ -53,16 +53,19 @@ class LostAxis:
 
 
 def lost_to(history: FunctionHistory, end: PropagationStep, refusal: Refusal) -> LostAxis | None:
-    """Return the decision behind a final refusal if the axis was lost in one step."""
+    """Return the decision behind a final refusal if the axis was lost in one step.
+
+    The tensor takes no axis along the factor after the one that it lost, so the refused axis is a
+    part of it.
+    """
     for position, tensor in history.changes.get(end.cells[refusal.tensor], ()):
         step = history.story.steps[position]
         if (step.op, step.edge, step.cells) != (end.op, end.edge, end.cells):
             continue
         for other in step.refusals:
-            if (
-                other.reason is RefusalReason.LOST
-                and (other.tensor, other.factor) == (tensor, refusal.factor)
-                and other.axis.overlaps(refusal.axis)
+            if other.reason is RefusalReason.LOST and (other.tensor, other.factor) == (
+                tensor,
+                refusal.factor,
             ):
                 return _decision_of_step(history, step, other)
     return None
@@ -76,13 +79,12 @@ def _decision_of_step(
     operands = len(step.rule.operands)
     requested = [agreed_axes(views, operands, f, way) for f, way in enumerate(step.directions)]
     sources = largest_sources(views, sizes, requested)
-    fine = step.op is not None and step.edge is None and is_elementwise(step.op)
+    fine = step.op is not None and is_elementwise(step.op)
 
     def side(factor: int) -> FactorRequest:
         elements, tensor = sources[factor]
-        name = history.tensor(step, tensor) if tensor >= 0 else "several tensors"
         pieces = count_positions(requested[factor])
-        return FactorRequest(history.factor_name(step, factor), name, elements, pieces)
+        return FactorRequest(history.factor_in_tensor(step, factor, tensor), elements, pieces)
 
     for gain in step.gains:
         if gain.tensor != lost.tensor or gain.factor == lost.factor:
@@ -123,7 +125,7 @@ def delay_reason(
         for arrival in origins.arrivals(end.cells[tensor], dim, axis)
     ]
     hops = [winner.hop for winner in winners if winner.hop]
-    if not hops or not losers:
+    if not hops:
         return None
     last = hops[-1]
     if all(stated_priority(loser) > last.step.priority for loser in losers):

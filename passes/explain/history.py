@@ -20,7 +20,7 @@ from shardir.op_rules.factors import FactorRule
 from shardir.passes.explain.reports import Annotation, Subject
 from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
 from shardir.passes.propagation.record import PropagationHistory, PropagationStep, StatedSharding
-from shardir.passes.resharding.explanations import factor_name
+from shardir.passes.resharding.explanations import einsum_letter, factor_name
 from shardir.passes.resharding.reshard import Reshard
 from shardir.passes.rewriting import all_values
 from shardir.text.literals import format_name
@@ -267,6 +267,13 @@ class FunctionHistory:
                 if factor in factors:
                     return f"dimension {dim} of {self.tensor(step, tensor)}"
         return "a factor"
+
+    def factor_in_tensor(self, step: PropagationStep, factor: int, tensor: int) -> str:
+        """Return the name of a factor as the dimension of a tensor: `'b' of %x`, or `dimension 0 of
+        %x`."""
+        (dim,) = dims_of(step.rule, tensor, factor)
+        letter = None if step.op is None else einsum_letter(step.op, step.rule, factor)
+        return f"{letter or f'dimension {dim}'} of {self.tensor(step, tensor)}"
 
     def loc(self, step: PropagationStep) -> Loc | None:
         if step.op is None:

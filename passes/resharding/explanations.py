@@ -207,13 +207,24 @@ def format_lenient_choice(op: Op) -> str:
 
 def factor_name(op: Op, rule: FactorRule, factor: int) -> str:
     """Return the name of a factor for users: its einsum letter, else a dimension that it covers."""
-    for i, mapping in enumerate(rule.operands):
+    letter = einsum_letter(op, rule, factor)
+    if letter is not None:
+        return letter
+    for value, mapping in zip((*op.operands, *op.results), rule.tensors, strict=True):
         for dim, factors in enumerate(mapping):
             if factor in factors:
-                dims = op.attrs.get("dims")
-                if isinstance(dims, str) and len(factors) == 1:
-                    letter = dims.partition("->")[0].split(",")[i][dim]
-                    if not letter.isdigit():
-                        return repr(letter)
-                return f"dimension {dim} of %{op.operands[i].name}"
+                return f"dimension {dim} of %{value.name}"
     return "a factor"
+
+
+def einsum_letter(op: Op, rule: FactorRule, factor: int) -> str | None:
+    """Return the quoted letter of a factor in the subscripts of an operation, if it has one."""
+    subscripts = op.attrs.get("dims")
+    if not isinstance(subscripts, str):
+        return None
+    letters = "".join(subscripts.partition("->")[0].split(","))
+    dims = [factors for mapping in rule.operands for factors in mapping]
+    for letter, factors in zip(letters, dims, strict=True):
+        if factors == (factor,) and not letter.isdigit():
+            return repr(letter)
+    return None

@@ -26,7 +26,7 @@ VALUE = "f32[8, 8]"
     [
         (
             "%x: f32[8@(a, b), 8], %y: f32[8, 8@a]", VALUE, SUM, Verdict.FINER,
-            "dimension 0 of %x of %x against dimension 1 of %x of %y: 4 shards against 2",
+            "dimension 0 of %x against dimension 1 of %y: 4 shards against 2",
         ),
         (
             "%x: f32[8@a, 4], %y: f32[4, 8@(a, b)]", VALUE, PRODUCT, Verdict.EARLIER_TENSOR,
@@ -38,7 +38,7 @@ VALUE = "f32[8, 8]"
         ),
         (
             "%x: f32[8, 8@a], %y: f32[8@a, 8]", VALUE, SUM, Verdict.EARLIER_TENSOR,
-            "dimension 1 of %x of %x against dimension 0 of %x of %y: earlier tensor",
+            "dimension 1 of %x against dimension 0 of %y: earlier tensor",
         ),
         (
             "%x: f32[16@a, 4], %y: f32[4, 8@a]", "f32[16, 8]", PRODUCT.replace("[8", "[16"),
