@@ -29,14 +29,6 @@ from shardir.passes.explain.reports import Absence
 from shardir.passes.explain.sub_axes import difference_of_axes, intersections, overlaps_any
 from shardir.passes.propagation.record import PropagationStep, Refusal, RefusalReason
 
-REASONS_FOR_ALL_TENSORS = (
-    RefusalReason.DISAGREE,
-    RefusalReason.SPILL,
-    RefusalReason.MESHES,
-    RefusalReason.SINGLE_DEVICE,
-)
-"""Reasons that keep an axis from all tensors of an operation, whichever tensor causes them."""
-
 CellDim = tuple[int, int]
 """A cell and a dimension of it."""
 
@@ -290,7 +282,10 @@ class _AbsenceSearch:
     # Refusals by operations
 
     def hits(self, cell_dim: CellDim) -> Iterator[RefusalHit]:
-        """Yield the operations that refuse the axis along a factor of a place."""
+        """Yield the operations that refuse the axis along a factor of a place.
+
+        Refusals by other tensors count as well: some keep the axis from all tensors.
+        """
         cell, dim = cell_dim
         for step, tensor in self.history.refusing_visits.get(cell, ()):
             for refusal in step.refusals:
@@ -299,35 +294,15 @@ class _AbsenceSearch:
                 own = step.cells[refusal.tensor] == cell
                 if refusal.factor < 0:
                     yield RefusalHit(step, refusal, None, own)
-                elif refusal.factor in step.rule.tensors[tensor][dim] and (
-                    own
-                    or refusal.reason in REASONS_FOR_ALL_TENSORS
-                    or self.is_basic(step, refusal, tensor)
-                ):
+                elif refusal.factor in step.rule.tensors[tensor][dim]:
                     yield RefusalHit(step, refusal, dim, own)
-
-    def is_basic(self, step: PropagationStep, refusal: Refusal, tensor: int) -> bool:
-        """Return whether the conflict of one tensor applies to all, as in basic propagation.
-
-        Otherwise every tensor takes the axes it can, and this one would have the axis.
-        """
-        views = self.history.views(step)
-        return any(
-            number != tensor
-            and (sharding := view.factor_shardings.get(refusal.factor)) is not None
-            and overlaps_any(self.axis, sharding.axes)
-            for number, view in enumerate(views)
-        )
 
     def absence_of(self, hit: RefusalHit, far: bool) -> Absence:
         step, refusal = hit.step, hit.refusal
         history = self.history
         reason, detail = refusal.reason, ""
-        if reason is RefusalReason.USED and (lost := lost_to(history, step, refusal)):
-            reason, detail = RefusalReason.LOST, str(lost)
-        elif reason is RefusalReason.USED:
-            reason = delay_reason(history, step, refusal) or reason
-            detail = self.current_use(step, refusal)
+        if reason is RefusalReason.USED:
+            reason, detail = self.explain_use(step, refusal)
         elif reason is RefusalReason.DISAGREE:
             detail = self.shardings_along_factor(step, refusal)
         elif reason in (
@@ -350,6 +325,14 @@ class _AbsenceSearch:
             detail,
             far,
         )
+
+    def explain_use(self, step: PropagationStep, refusal: Refusal) -> tuple[RefusalReason, str]:
+        """Return why another factor has the axis, and details."""
+        lost = lost_to(self.history, step, refusal)
+        if lost is not None:
+            return RefusalReason.LOST, str(lost)
+        reason = delay_reason(self.history, step, refusal) or RefusalReason.USED
+        return reason, self.current_use(step, refusal)
 
     def current_use(self, step: PropagationStep, refusal: Refusal) -> str:
         """Describe the dimension that the axis shards instead, its origin, and since when."""
@@ -420,12 +403,8 @@ class _AbsenceSearch:
         history = self.history
         for op in history.impassable.get(cell, ()):
             for value in op.tensors:
-                other = history.story.cells.get(value)
-                if (
-                    other != cell
-                    and other is not None
-                    and self.has(history.final_shardings.get(other))
-                ):
+                other = history.story.cells[value]
+                if other != cell and self.has(history.final_shardings[other]):
                     yield Absence(
                         self.text, None, RefusalReason.NO_RULE, value_text(value), op_text(op),
                         history.loc_of_op(op), "", True,
@@ -461,13 +440,11 @@ class _AbsenceSearch:
 
     def elsewhere(self, at: TensorVisit) -> Iterator[Absence]:
         """Yield an operation next to the value that has the axis along a factor that the value does
-        not have."""
-        step, tensor = at
+        not have: along others, `beside` would have found the axis."""
+        step, _ = at
         for other, view in enumerate(self.history.views(step)):
             for factor, sharding in view.factor_shardings.items():
-                if overlaps_any(self.axis, sharding.axes) and not dims_of(
-                    step.rule, tensor, factor
-                ):
+                if overlaps_any(self.axis, sharding.axes):
                     yield self.unconnected_at(
                         step, other, f"the axis shards {self.history.factor_name(step, factor)}"
                     )

@@ -172,7 +172,7 @@ class AxisOrigins:
                 for there in intersections(part, new.dims[dim].axes)
                 for piece in (difference_of_axes(there, old.dims[dim].axes) if old else [there])
             ]
-            sources = tuple(_sources(step, tensor, dim, gained))
+            sources = tuple(_sources(step, tensor, gained))
             rest = [rest for part in missing for rest in difference_of_axes(part, gained)]
             result = self._arrivals[key] = sources, rest
         return result
@@ -190,13 +190,10 @@ def _unroll_trail(trail: HopTrail) -> Iterator[AxisHop]:
         yield hop
 
 
-def _sources(
-    step: PropagationStep, tensor: int, dim: int, gained: list[Axis]
-) -> Iterator[AxisSource]:
-    """Yield the tensors of a step that had the parts of axes that a dimension of another tensor
-    gained."""
+def _sources(step: PropagationStep, tensor: int, gained: list[Axis]) -> Iterator[AxisSource]:
+    """Yield the tensors of a step that had the parts of axes that another tensor gained."""
     for gain in step.gains:
-        if gain.tensor == tensor and gain.factor in step.rule.tensors[tensor][dim]:
+        if gain.tensor == tensor:
             for part in gained:
                 for piece in intersections(part, gain.axes):
                     yield gain.factor, gain.source, piece

@@ -169,7 +169,7 @@ class FunctionHistory:
         mute: dict[int, list[Op]] = {}
         for op in self.story.impassable:
             for value in op.tensors:
-                mute.setdefault(self.story.cells.get(value, 1 << 60), []).append(op)
+                mute.setdefault(self.story.cells[value], []).append(op)
         return mute
 
     @cached_property

@@ -1,4 +1,10 @@
-"""Example programs of the explain tests, and the source positions in them."""
+"""Example programs of the explain tests, and their explanations with source positions."""
+
+from typing import Any
+
+from shardir.passes.explain import explain
+from shardir.text.definition_locations import find_definition_locations
+from shardir.text.parser import parse
 
 MLP = """\
 mesh @grid = [data=2, model=4]
@@ -67,3 +73,15 @@ func @f(%a: f32[64@x, 8], %b: f32[64@y, 8]) -> (f32[64, 8]) {
   return %c
 }
 """
+
+
+def program(params: str, result: str, *lines: str, mesh: str = "mesh @m = [a=2, b=2]") -> str:
+    """Return the text of a function @f with the lines."""
+    body = "\n".join(f"  {line}" for line in lines)
+    return f"{mesh}\nfunc @f({params}) -> ({result}) {{\n{body}\n}}\n"
+
+
+def explained(text: str, name: str, **options: Any) -> list[str]:
+    """Return the paragraphs of the explanation of a value."""
+    places = find_definition_locations(text, "f.ir")
+    return str(explain(parse(text), name, places=places, **options)).split("\n\n")

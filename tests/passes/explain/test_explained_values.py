@@ -1,25 +1,13 @@
 """Texts of the origins of axes and of the reasons of absent ones, by the place in the program."""
 
-from typing import Any
-
 import pytest
 
 from shardir.passes.explain import ExplainError, explain, summarize
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
+from tests.passes.explain.programs import explained, program
 
 WITHOUT_RESOLUTION = "propagate,reshard,partition"
-
-
-def program(params: str, result: str, *lines: str) -> str:
-    body = "\n".join(f"  {line}" for line in lines)
-    return f"mesh @m = [a=2, b=2]\nfunc @f({params}) -> ({result}) {{\n{body}\n}}\n"
-
-
-def told(text: str, name: str, **options: Any) -> list[str]:
-    """Return the paragraphs of the explanation of a value."""
-    places = find_definition_locations(text, "f.ir")
-    return str(explain(parse(text), name, places=places, **options)).split("\n\n")
 
 
 def test_a_loop_names_what_it_carries() -> None:
@@ -34,7 +22,7 @@ def test_a_loop_names_what_it_carries() -> None:
         "}",
         "return %r, %s",
     )
-    assert told(text, "%g")[1] == (
+    assert explained(text, "%g")[1] == (
         "b shards dimension 1\n"
         "  stated by argument %z: f32[4, 8@b]  f.ir:2\n"
         "  %z -> %g  across through %s of scan  along dimension 1 of %z  round 0  f.ir:3"
@@ -57,12 +45,16 @@ MANUAL = program(
 
 def test_a_manual_computation_states_the_shardings_of_its_operands_and_results() -> None:
     """They are those of the whole tensors, of which parameters have shards."""
-    assert told(MANUAL, "%z")[1].splitlines()[1] == "  stated by value %y: f32[8@a?, 4]  f.ir:3"
-    assert told(MANUAL, "%x")[1].splitlines()[1] == "  stated by value %c: f32[8@a?, 4]  f.ir:4"
+    assert (
+        explained(MANUAL, "%z")[1].splitlines()[1] == "  stated by value %y: f32[8@a?, 4]  f.ir:3"
+    )
+    assert (
+        explained(MANUAL, "%x")[1].splitlines()[1] == "  stated by value %c: f32[8@a?, 4]  f.ir:4"
+    )
     located = MANUAL.replace(": f32[8, 4] {", ': f32[8, 4] loc("m.py":9:1) {')
     (chain,) = explain(parse(located), "%x").chains
     assert str(chain.annotation.loc) == "m.py:9"
-    assert told(MANUAL, "%d")[2] == (
+    assert explained(MANUAL, "%d")[2] == (
         "a does not shard it\n"
         "  the axis is manual in the enclosing computation, where tensors are local along it\n"
         "    %y = manual_computation  f.ir:3"
@@ -82,7 +74,9 @@ def test_annotations_of_constraints_and_values() -> None:
     assert str(found).split("\n\n")[1] == (
         "annotations\n  constraint %y: f32[8@a, 4]  f.ir:3\n  value %w: f32[8, 4@b]       f.ir:4"
     )
-    assert told(text, "%x")[1].splitlines()[1] == ("  stated by constraint %y: f32[8@a, 4]  f.ir:3")
+    assert explained(text, "%x")[1].splitlines()[1] == (
+        "  stated by constraint %y: f32[8@a, 4]  f.ir:3"
+    )
 
 
 def test_the_line_of_the_user_comes_before_that_of_the_text() -> None:
@@ -96,7 +90,7 @@ def test_a_value_that_a_later_pass_removes_is_explained() -> None:
     text = program(
         "%x: f32[8@a]", "f32[8]", "%u = exp(%x) : f32[8]", "%y = neg(%x) : f32[8]", "return %y"
     )
-    head, *_ = told(text, "%u", pipeline="propagate,dce,reshard,partition")
+    head, *_ = explained(text, "%u", pipeline="propagate,dce,reshard,partition")
     assert head == "%u: f32[8@a]  f.ir:3"
 
 
@@ -110,21 +104,21 @@ def test_a_value_that_a_later_pass_removes_is_explained() -> None:
 def test_an_annotation_that_excludes_axes(suffix: str, reason: str) -> None:
     line = f"%y = neg(%x) : f32[8, 4] {suffix}"
     text = program("%x: f32[8@a, 4]", "f32[8, 4]", line, "%z = neg(%x) : f32[8, 4]", "return %z")
-    assert [told(text, "%y", pipeline=WITHOUT_RESOLUTION)[i] for i in (-2, -1)] == [
+    assert [explained(text, "%y", pipeline=WITHOUT_RESOLUTION)[i] for i in (-2, -1)] == [
         f"{axis} does not shard it\n  {reason}\n    value %y: f32[8, 4] {suffix}" for axis in "ab"
     ]
 
 
 def test_a_closed_value_that_nothing_uses() -> None:
     text = program("%x: f32[8@a], %v: f32[8@-]", "f32[8]", "return %x")
-    assert told(text, "%v")[2] == (
+    assert explained(text, "%v")[2] == (
         "a does not shard it\n  the dimension is closed\n    argument %v: f32[8@-]"
     )
 
 
 def test_an_open_value_that_nothing_uses() -> None:
     text = program("%x: f32[8@a], %v: f32[8@b?, 4]", "f32[8]", "return %x")
-    assert told(text, "%v")[2] == (
+    assert explained(text, "%v")[2] == (
         "a does not shard it\n  no factor connects the value with a dimension that the axis shards"
     )
 
@@ -133,7 +127,7 @@ def test_an_open_value_that_nothing_uses() -> None:
 def test_an_axis_stops_at_an_operation_without_a_rule(name: str) -> None:
     """The operation uses a value with the axis `a`, and defines one without it."""
     lines = "%z = reshard(%x) : f32[8, 4]", "%v = neg(%z) : f32[8, 4]", "return %v"
-    assert told(program("%x: f32[8@a, 4]", "f32[8, 4]", *lines), name)[2:] == [
+    assert explained(program("%x: f32[8@a, 4]", "f32[8, 4]", *lines), name)[2:] == [
         "a does not shard it\n"
         "  it stops earlier: the operation has no factor rule\n"
         "    %x at %z = reshard  f.ir:3",
@@ -148,7 +142,7 @@ def test_an_axis_shards_another_factor() -> None:
         '%z = dot(%x, %w, dims="ij,j->i") : f32[8]',
         "return %z",
     )
-    assert told(text, "%w")[2] == (
+    assert explained(text, "%w")[2] == (
         "a does not shard it\n"
         "  no factor connects the value with a dimension that the axis shards\n"
         "    %x at %z = dot  f.ir:3\n"
@@ -161,7 +155,7 @@ def test_tensors_that_are_sharded_differently() -> None:
     lines = "%c = add(%x, %y) : f32[8]", "%d = neg(%c) : f32[8]", "return %d"
     text = program("%x: f32[8@a], %y: f32[8@b]", "f32[8]", *lines)
     for name, place in (("%c", "dimension 0"), ("%d", "it stops earlier")):
-        assert told(text, name, pipeline=WITHOUT_RESOLUTION)[2:] == [
+        assert explained(text, name, pipeline=WITHOUT_RESOLUTION)[2:] == [
             f"{axis} does not shard it\n"
             f"  {place}: the tensors are sharded differently along this factor\n"
             f"    %{other} at %c = add  f.ir:3\n"
