@@ -44,9 +44,8 @@ class InterpretedProgram(LocalProgram):
             axes = find_differing(function)
             for op in function.body.walk():
                 if op.spec.collective:
-                    self._routes[op] = select_route(
-                        op, tuple(axes.get(op.operands[0], ())), self._places
-                    )
+                    differing = axes.get(op.operands[0], ())
+                    self._routes[op] = select_route(op, differing, self._places)
             links = {op: route.links for op, route in self._routes.items()}
             self._session.select_carriers(function.body, links)
 

@@ -7,7 +7,7 @@ after:  `%1 = eq(%i, %0)`, `%a = sin(%x)`, `%b = exp(%x)`, `%y = select(%1, %a, 
 Devices that run in lockstep, such as the replicas of an IPU, have one flow of control. A branch
 with a divergent index becomes all of its branches and a selection between their results. A loop
 with a divergent condition runs until it has ended on all devices, and a device on which it has
-ended keeps its carried values. `divergence.differing` determines which values diverge.
+ended keeps its carried values. `find_differing` determines which values diverge.
 
 A device also computes the branches that it does not take. A loop in such a branch might never end
 there, so a loop runs only as long as its condition holds on a device that takes the branch.
@@ -24,7 +24,7 @@ from shardir.ir.module import Block, Function, Module, Op, Value, spmd_mesh_of
 from shardir.ir.sharding import Axes, Axis
 from shardir.ir.types import TensorType
 from shardir.passes.pipeline import Pass
-from shardir.verify.divergence import AxisParts, find_differing
+from shardir.verify.divergence import find_differing
 
 FLAG_TYPE = TensorType((), "bool")
 
@@ -55,7 +55,7 @@ def _decisions(op: Op) -> tuple[Value, ...]:
 class _UniformControlRewriter:
     """Rewrites the blocks of one function. `new` maps replaced values to their replacements."""
 
-    def __init__(self, function: Function, differs: Mapping[Value, AxisParts], axes: Axes) -> None:
+    def __init__(self, function: Function, differs: Mapping[Value, Axes], axes: Axes) -> None:
         self.function = function
         self.differs = dict(differs)
         self.axes = axes
@@ -165,7 +165,7 @@ class _UniformControlRewriter:
         copies: dict[Value, Value] = dict(zip(condition.params, carried, strict=True))
         ops = [copy_op(each, copies, self.names) for each in condition.ops]
         for original, copy in copies.items():
-            self.differs.setdefault(copy, self.differs.get(original, frozenset()))
+            self.differs.setdefault(copy, self.differs.get(original, ()))
         self.write(b, ops, active)
         b.loc, b.why = op.loc, "whether the loop goes on here"
         holds = condition.returns[0]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.ir.mesh import Mesh
-from shardir.ir.sharding import Axes, Axis
+from shardir.ir.sharding import Axes, Axis, count_positions
 from shardir.ir.sub_axes import can_coexist
 
 DeviceArray = npt.NDArray[np.int64]
@@ -34,14 +34,18 @@ def device_positions(mesh: Mesh, axes: Axes) -> DeviceArray:
 @lru_cache(maxsize=4096)
 def device_groups(mesh: Mesh, axes: Axes) -> tuple[tuple[int, ...], ...]:
     """Return the groups of devices that differ only along `axes`, each in order of position."""
+    return tuple(map(tuple, group_array(mesh, axes).tolist()))
+
+
+@lru_cache(maxsize=4096)
+def group_array(mesh: Mesh, axes: Axes) -> DeviceArray:
+    """Return `device_groups` as an array with one row per group."""
     devices = np.arange(mesh.size)
     first = devices.copy()
     for axis in axes:
         first -= _coordinate(devices, axis, mesh) * axis.stride(mesh)
-    members: dict[int, list[int]] = {}
-    for device in np.argsort(device_positions(mesh, axes), kind="stable"):
-        members.setdefault(int(first[device]), []).append(int(device))
-    return tuple(map(tuple, members.values()))
+    order = np.lexsort((device_positions(mesh, axes), first))
+    return _freeze(order.reshape(-1, count_positions(axes)))
 
 
 @lru_cache(maxsize=4096)

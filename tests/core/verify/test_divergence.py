@@ -144,3 +144,38 @@ spmd func @f(
 )
 def test_branches(axis: str, decide: str, wrong: int) -> None:
     assert count_divergences(BRANCHES.replace("AXIS", axis).replace("DECIDE", decide)) == wrong
+
+
+TWO_SPLITS = """\
+mesh @m = [x=6]
+
+spmd func @f(
+  %a: f32[2] of f32[4@x:(1)2],
+  %b: f32[2] of f32[6@x:(1)3],
+) -> (f32[2] of f32[4@x:(1)2]) {
+  %s = all-gather(%a, dim=0, axes=[x:(1)2]) : f32[4]
+  %t = all-gather(%b, dim=0, axes=[x:AXIS]) : f32[6]
+  %u = sum(%s, dims=[0]) : f32[]
+  %v = sum(%t, dims=[0]) : f32[]
+  %q = gt(%u, %v) : bool[]
+  %h = case(%q) : f32[2] {
+    %e = collective-permute(%a, axes=[x:(1)2], pairs=[[0, 1], [1, 0]]) : f32[2]
+    yield %e
+  } {
+    yield %a
+  }
+  return %h
+}
+"""
+
+
+def test_a_decision_may_depend_on_parts_of_two_splits_of_an_axis() -> None:
+    """%s is equal on all devices, and so is %t; no split of x contains both gathered parts."""
+    verify(parse(TWO_SPLITS.replace("AXIS", "(1)3")))
+    with pytest.raises(VerifyError) as caught:
+        verify(parse(TWO_SPLITS.replace("AXIS", "(3)2").replace(": f32[6]", ": f32[4]")))
+    assert str(caught.value).splitlines()[0] == (
+        "collective-permute may be executed by only some devices: case depends on %q, which "
+        "differs along x:(1)3; use a value that is equal on all devices, such as an all-reduce of "
+        "it"
+    )
