@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir.numpy as snp
 from shardir import ops
 from shardir.frontend.argument_checks import parameter_names
 from shardir.frontend.arrays.array import Array, from_numpy
@@ -23,7 +24,7 @@ from shardir.frontend.errors import (
     NumberRangeError,
 )
 from shardir.frontend.shardings.devices import devices
-from shardir.frontend.shardings.mesh import make_mesh
+from shardir.frontend.shardings.mesh import AxisType, make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.tracing.operands import align, as_tracer
@@ -417,3 +418,12 @@ def test_a_function_of_the_user_is_traced_again_at_every_call() -> None:
     for state[0] in (1.0, 2.0, 3.0, 4.0):
         np.testing.assert_array_equal(applied(scale, x), NUMBERS * state[0])
     assert applied(lambda xs: xs[-1] + 1, [1] * 1025) == 2
+
+
+def test_out_sharding_states_the_sharding_of_the_result() -> None:
+    mesh = make_mesh((4,), ("a",), axis_types=(AxisType.Explicit,))
+    rows = NamedSharding(mesh, P("a", None))
+    for _ in range(2):
+        made = snp.reshape(NUMBERS, (4, 8), out_sharding=rows)
+        assert made.sharding == rows
+        np.testing.assert_array_equal(made, NUMBERS.reshape(4, 8))

@@ -85,3 +85,31 @@ def test_a_deleted_array_is_an_error_in_repeated_calls() -> None:
         x.delete()
         with pytest.raises(DeletedArrayError):
             function(x, y)
+
+
+def test_a_repeated_eager_call_runs_its_launch_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: list[Any] = []
+    original = eager_module.call_eagerly
+    monkeypatch.setattr(
+        eager_module, "call_eagerly", lambda *call: (slow.append(call[1]), original(*call))[1]
+    )
+    minus, (x, y) = make_minus(), arrays()
+    for _ in range(3):
+        np.testing.assert_array_equal(minus(x, y)["difference"], X - Y)
+    assert len(slow) == 1
+
+
+def test_calls_with_the_same_arrays_and_other_options_or_containers_are_distinguished() -> None:
+    @public()
+    def combine(x: Any, y: Any = None, scale: Any = None) -> Any:
+        """Return x - y, or the sum of a list, times `scale` if it is given."""
+        given, spec = (x, ops.add) if isinstance(x, list) else ((x, y), ops.sub)
+        made = emit(spec, *align(*given), weak=False)
+        return made if scale is None else emit(ops.mul, *align(made, scale), weak=False)
+
+    x, y = arrays()
+    for _ in range(3):
+        np.testing.assert_array_equal(combine([x, y]), X + Y)
+        np.testing.assert_array_equal(combine(x, y), X - Y)
+        np.testing.assert_array_equal(combine(x, y, scale=-1.0), Y - X)
+        np.testing.assert_array_equal(combine(x, y=y), X - Y)

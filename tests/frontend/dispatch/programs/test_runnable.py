@@ -22,6 +22,7 @@ from shardir.frontend.errors import (
     NumberRangeError,
     ShardingError,
 )
+from shardir.frontend.shardings.devices import Device
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE
 from shardir.sharding import Mesh, NamedSharding, PartitionSpec as P
 from tests.backends.cpu.guard_pages import copy_before_guard_page
@@ -239,3 +240,15 @@ def test_only_the_program_refers_to_donated_arguments(
     assert program.references[0] < program.references[1]
     assert x.is_deleted()
     assert not y.is_deleted()
+
+
+def test_a_program_on_one_device_of_another_process_takes_no_shards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = from_numpy(ROWS)
+    lowered = sd.jit(lambda x: x + 1).lower(x)
+    here, _ = lowered.make_program()
+    assert [len(here._argument_shards(each, 0)) for each in (ROWS, x)] == [1, 1]
+    monkeypatch.setattr(Device, "process_index", property(lambda device: 1))
+    there, _ = lowered.make_program()
+    assert there._argument_shards(ROWS, 0) == []
