@@ -329,6 +329,7 @@ def test_arguments_are_only_sharded_with_specs_on_meshes_of_the_user(machine: st
         (columns, columns): set(),
         (columns, halves): set(),
         (halves, halves): set(),
+        (halves, line): set(),
         (columns, named): {"y: P('a', 'b')"},
         (line, named): {"x: P(None, 'a')", "x: P(None, 'b')", "y: P('a', 'b')"},
     }
