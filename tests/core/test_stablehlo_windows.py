@@ -34,8 +34,8 @@ COMPUTATIONS = {
 }
 
 
-def attributes(draw: random.Random) -> tuple[str, int]:
-    """Return the attributes of windows over a tensor of 6 x 7, and the number of windows."""
+def attributes(draw: random.Random) -> tuple[str, str]:
+    """Return the attributes of windows over a tensor of 6 x 7, and the shape of the result."""
     rows = []
     for size in (6, 7):
         window, stride, dilation = draw.randint(1, 4), draw.randint(1, 3), draw.randint(1, 2)
