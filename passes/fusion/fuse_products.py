@@ -118,13 +118,24 @@ def _fuse_first_group(
         for value in dict.fromkeys(op.uses()):
             users.setdefault(value, []).append(op)
     for op in block.ops:
-        if op.spec is dot:
+        if op.spec is dot and not _has_long_features(op):
             group = _ScoreGroup(makers, outer)
             _grow_group(group, op, users, set(block.returns))
             replaced = _replace_group(block, group, options, names) if group.is_closed else None
             if replaced is not None:
                 return replaced
     return None
+
+
+def _has_long_features(product: Op) -> bool:
+    """Return whether a product sums over a dimension of more than `MAX_FEATURES`; it then belongs
+    to no group."""
+    terms, _, output = product.attrs["dims"].partition("->")
+    return any(
+        size > MAX_FEATURES and letter not in output
+        for term, operand in zip(terms.split(","), product.operands, strict=True)
+        for letter, size in zip(term, operand.type.shape, strict=True)
+    )
 
 
 @dataclass
