@@ -166,7 +166,7 @@ def _cause(uses: "_Uses", node: ValueNode, kind: str) -> XlaCause:
                 "XLA gathers the array, and each device slices another part of it (an involuntary "
                 "full rematerialization): XLA cannot convert one sharding into the other directly",
             )
-        if use.is_sliced and use.replicated:
+        if use.replicated:
             replicated = use.replicated[0] or shown
             return XlaCause(
                 XlaCauseKind.REPLICATION,
@@ -265,19 +265,11 @@ class _Uses:
         while pending:
             for user in self.flow.users.get(pending.pop(), ()):
                 opcode = self.flow.instruction(user).opcode
-                if (
-                    user not in self.indices
-                    and (opcode in _INDEX_OPCODES or self.flow.is_forwarded(user))
-                    and self._is_scalar(user)
+                if user not in self.indices and (
+                    opcode in _INDEX_OPCODES or self.flow.is_forwarded(user)
                 ):
                     self.indices.add(user)
                     pending.append(user)
-
-    def _is_scalar(self, node: ValueNode) -> bool:
-        shape = self.flow.instruction(node).shape
-        if isinstance(shape, tuple) and node.element is not None:
-            shape = shape[node.element]
-        return not isinstance(shape, tuple) and all(size == 1 for size in shape.sizes)
 
     def follow(self, start: ValueNode) -> _GatheredUse:
         """Return the use of an all-gather.
@@ -298,7 +290,7 @@ class _Uses:
                     order[user].append(node)
                 elif self._slices_by_partition(user, node):
                     slicing.append(node)
-                elif user not in self.indices:
+                else:
                     is_computed_with |= self._computes(user)
                     if user not in different:
                         order[user] = [node]
@@ -321,16 +313,19 @@ class _Uses:
         if not _is_derivative(self.flow.instruction(collective)):
             return False
         pending, seen = [collective], {collective}
-        while pending and len(seen) < _MAX_FOLLOWED_USERS:
-            for user in self.flow.users.get(pending.pop(0), ()):
+        while pending:
+            for user in self.flow.users.get(pending.pop(), ()):
                 instruction = self.flow.instruction(user)
-                name = primitive_of(instruction.op_name)
-                if _is_derivative(instruction) and self._computes(user):
-                    if name in _CONTRACTING_PRIMITIVES:
-                        return True
-                elif self._computes(user) and instruction.op_name:
-                    continue
-                if user not in seen:
+                is_derivative = _is_derivative(instruction)
+                if (
+                    is_derivative
+                    and self._computes(user)
+                    and primitive_of(instruction.op_name) in _CONTRACTING_PRIMITIVES
+                ):
+                    return True
+                if user not in seen and (
+                    is_derivative or not instruction.op_name or self.flow.is_forwarded(user)
+                ):
                     seen.add(user)
                     pending.append(user)
         return False
@@ -353,8 +348,7 @@ class _Uses:
 
     def _computes(self, node: ValueNode) -> bool:
         """Return whether an instruction does more than to move elements."""
-        opcode = self.flow.instruction(node).opcode
-        return opcode not in _MOVING_OPCODES and opcode not in KINDS
+        return self.flow.instruction(node).opcode not in _MOVING_OPCODES
 
     def _primitive(self, node: ValueNode) -> str:
         instruction = self.flow.instruction(node)

@@ -210,6 +210,7 @@ def test_a_part_of_a_computed_array_is_a_replicated_operation(
         ("ROOT part = f32[4]{0} dynamic-slice(c, k), " + PART,),
         ("j = u32[] convert(k)", "ROOT part = f32[4]{0} dynamic-slice(c, j), " + PART),
         ("j = u32[] popcnt(id)", "ROOT part = f32[4]{0} dynamic-slice(c, j), " + PART),
+        ("ROOT part = f32[4]{0} dynamic-slice(p, c, at), " + PART,),
         (
             "w = u32[8]{0} fusion(id), kind=kLoop, calls=wide",
             "ROOT part = f32[4]{0} fusion(c, k, w), kind=kLoop, calls=slicing",
@@ -219,7 +220,7 @@ def test_a_part_of_a_computed_array_is_a_replicated_operation(
             "ROOT part = f32[4]{0} dynamic-slice(c, k), " + PART,
         ),
     ],
-    ids=["a parameter", "of a parameter", "no index", "an array", "a tuple"],
+    ids=["a parameter", "of a parameter", "no index", "as an index", "an array", "a tuple"],
 )
 def test_other_slices_are_no_parts_of_devices(lines: tuple[str, ...]) -> None:
     """Their start does not depend on the number of the partition by arithmetic on indices."""
@@ -275,6 +276,10 @@ DOT = "f32[8,8]{1,0} dot(a, p), lhs_contracting_dims={0}, rhs_contracting_dims={
          INTERMEDIATE),
         (f"  ROOT r = f32[8,8]{{1,0}} fusion(c, p), kind=kLoop, calls=fused, {BACKWARD}\n",
          INTERMEDIATE),
+        (f"  a = f32[8,8]{{1,0}} tanh(c)\n  ROOT r = {DOT}, {BACKWARD}\n", INTERMEDIATE),
+        # Another step uses the weight after its update.
+        (f'  a = f32[8,8]{{1,0}} subtract(p, c), metadata={{op_name="jit(f)/sub"}}\n'
+         f"  ROOT r = {DOT}, {BACKWARD}\n", OF_ARGUMENT),
         # The derivative of a weight, which is a result, or which an optimizer uses.
         (f"  ROOT r = f32[8,8]{{1,0}} transpose(c), dimensions={{1,0}}, {BACKWARD}\n", OF_ARGUMENT),
         (f"  ROOT r = f32[8,8]{{1,0}} fusion(c, p), kind=kLoop, calls=step, {BACKWARD}\n",
@@ -308,9 +313,45 @@ ENTRY main {{
     assert (cause.kind, cause.text) == (XlaCauseKind.PARTIAL_SUMS, text)
 
 
-def test_results_of_the_forward_pass_are_no_derivatives() -> None:
-    text = cause_of("f32[8]{0} all-reduce(p)", "jit(f)/jvp()/dot_general").text
-    assert text == "dot_general sums over a sharded dimension: each device has a partial result"
+@pytest.mark.parametrize(
+    ("collective", "op_name", "text"),
+    [
+        (
+            "all-reduce(p)",
+            "jvp()/dot_general",
+            "dot_general sums over a sharded dimension: each device has a partial result",
+        ),
+        (
+            "all-to-all(p), dimensions={0}",
+            "transpose(jvp())/reshape",
+            "the sharding moves to another dimension at reshape",
+        ),
+    ],
+)
+def test_other_values_that_derivatives_use(collective: str, op_name: str, text: str) -> None:
+    """Results of the forward pass, and collectives that are no sums."""
+    module = parse_hlo(
+        "HloModule m, num_partitions=2\n\nENTRY main {\n  p = f32[8,8]{1,0} parameter(0)\n"
+        f"  a = f32[8,8]{{1,0}} {collective}, {GROUPS}, "
+        f'metadata={{op_name="jit(f)/{op_name}"}}\n  ROOT r = {DOT}, {BACKWARD}\n}}\n'
+    )
+    assert find_xla_causes(module)["a"].text == text
+
+
+def test_unknown_groups_are_those_of_all_devices() -> None:
+    tiles = "sharding={devices=[2,2]<=[4] last_tile_dim_replicate}"
+    module = parse_hlo(f"""HloModule m, num_partitions=4
+
+ENTRY main {{
+  p = f32[4]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1), {tiles}
+{INDEX.replace("parameter(1)", "parameter(2)")}
+  c = f32[8]{{0}} all-gather(p), dimensions={{0}}, replica_groups=mesh, metadata={{op_name="jit(f)/add"}}
+  t = f32[8]{{0}} power(c, q)
+  ROOT part = f32[4]{{0}} dynamic-slice(t, at), {PART}
+}}
+""")  # noqa: E501
+    assert find_xla_causes(module)["c"].kind is KINDS.OPERAND
 
 
 def in_loop(*lines: str, operands: str = "p", invariants: str = "at, p") -> XlaCause:
