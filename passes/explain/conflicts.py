@@ -103,38 +103,53 @@ def _operation_shardings(
     history: FunctionHistory, step: PropagationStep, written: tuple[Sharding | None, ...]
 ) -> "_OperationShardings | None":
     """Return the shardings with which an operation runs; `None` if no tensor is resharded."""
-    mesh_name = history.mesh(None).name
+    mesh_name = next((s.mesh for s in written if s is not None), history.mesh(None).name)
     shardings = tuple(
         close_sharding(sharding, value.type.shape, pads=history.reshard.uneven != "replicate")
         if sharding is not None
         else Sharding.fully_replicated(mesh_name, value.type.rank)
         for sharding, value in zip(written, step.tensors, strict=True)
     )
-    meshes = {sharding.mesh for sharding in shardings}
-    if len(meshes) > 1 or history.meshes[shardings[0].mesh].is_maximal:
+    if len({sharding.mesh for sharding in shardings}) > 1:
         return None
     if step.op is None or step.edge is not None or step.op.spec in RESHARDING_OPERATIONS:
         needed, factor_axes = _align_to_last(step, shardings)
         terms = _OperationShardings(step.rule, shardings, needed, factor_axes, (), True)
+    elif rule := partitioning_rule(step.op):
+        terms = _aligned_operation(history, step, step.op, rule, shardings)
     else:
-        op = step.op
-        rule = partitioning_rule(op) or step.rule
-        cuttable = shardable_factors(op, rule)
-        mesh = history.meshes[shardings[0].mesh]
-        odd = any(
-            uneven_dims(sharding, value.type.shape)
-            for sharding, value in zip(shardings, step.tensors, strict=True)
-        )
-        padded = paddable_factors(op, rule) if odd and history.reshard.uneven == "pad" else ()
-        fitting = choose_alignment(
-            op, rule, shardings, padded, history.reshard.layouts, mesh,
-            history.reshard.cost_on(mesh),
-        )  # fmt: skip
-        needed = _shardings_of_operation(history, op, rule, fitting)
-        terms = _OperationShardings(
-            rule, shardings, needed, fitting.factor_axes, cuttable, False, padded
-        )
+        whole = tuple(Sharding.fully_replicated(mesh_name, len(s.dims)) for s in shardings)
+        unsharded: tuple[Axes, ...] = ((),) * len(step.rule.factors)
+        terms = _OperationShardings(step.rule, shardings, whole, unsharded, (), False)
     return terms if terms.resharded_tensors else None
+
+
+def _aligned_operation(
+    history: FunctionHistory,
+    step: PropagationStep,
+    op: Op,
+    rule: FactorRule,
+    shardings: tuple[Sharding, ...],
+) -> "_OperationShardings":
+    """Return the shardings with which an operation with a factor rule for partitioning runs."""
+    mesh = history.meshes[shardings[0].mesh]
+    odd = any(
+        uneven_dims(sharding, value.type.shape)
+        for sharding, value in zip(shardings, step.tensors, strict=True)
+    )
+    padded = paddable_factors(op, rule) if odd and history.reshard.uneven == "pad" else ()
+    fitting = choose_alignment(
+        op, rule, shardings, padded, history.reshard.layouts, mesh, history.reshard.cost_on(mesh)
+    )
+    return _OperationShardings(
+        rule,
+        shardings,
+        _shardings_of_operation(history, op, rule, fitting),
+        fitting.factor_axes,
+        shardable_factors(op, rule),
+        False,
+        padded,
+    )
 
 
 def _align_to_last(
@@ -170,7 +185,7 @@ def _shardings_of_operation(
     axes."""
     operands = len(rule.operands)
     reduction = pending_reduction(op, rule)
-    if not fitting.pending or not reduction:
+    if reduction is None:
         return fitting.tensors
     pending = merge_in_mesh_order(fitting.pending, history.meshes[fitting.tensors[0].mesh])
     results = (
@@ -307,8 +322,9 @@ class _ConflictAnalysis:
             ]
             return tuple(dict.fromkeys(result))
         stated = history.stated.get(cell)
-        closed = stated and any(not stated.sharding.dims[dim].open for dim in dims)
-        return (history.annotation(stated),) if stated and closed else ()
+        if stated is None or all(stated.sharding.dims[dim].open for dim in dims):
+            return ()
+        return (history.annotation(stated),)
 
     def reshard_steps(self, tensor: int) -> list[tuple[str, int]]:
         """Return the collectives that reshard a tensor, with their bytes."""
@@ -321,9 +337,12 @@ class _ConflictAnalysis:
         step = self.step
         if self.terms.stated:
             return Verdict.STATED, ""
-        if axes and factor not in self.terms.cuttable:
+        assert step.op is not None  # Otherwise the result of the function states the sharding.
+        if partitioning_rule(step.op) is None:
+            return Verdict.CANNOT, "the operation runs unsharded"
+        if factor not in self.terms.cuttable:
             return Verdict.CANNOT, f"factors of kind {step.rule.factors[factor].kind.value}"
-        if later := self.later_decision():
+        if later := self.later_decision(step.op):
             return Verdict.LATER_PASS, later
         for refusal in step.refusals:
             if refusal.factor != factor or not overlaps_any(refusal.axis, axes):
@@ -336,10 +355,10 @@ class _ConflictAnalysis:
                 return Verdict.FIRST, f"the other was delayed: {late.value}" if late else ""
         walking = [i for i, mapping in enumerate(step.rule.tensors) if any(mapping)]
         pieces = count_positions(axes)
-        if axes and not self.terms.factor_axes[factor] and step.rule.factors[factor].size % pieces:
+        if not self.terms.factor_axes[factor] and step.rule.factors[factor].size % pieces:
             positions = count_noun(step.rule.factors[factor].size, "position")
             return Verdict.CANNOT, f"{positions} in {count_noun(pieces, 'shard')}"
-        if cheaper := self.cost_verdict(factor, axes):
+        if cheaper := self.cost_verdict(step.op, factor, axes):
             return cheaper
         if len(walking) == 2:
             sizes = sorted((self.elements(i) for i in walking), reverse=True)
@@ -355,20 +374,20 @@ class _ConflictAnalysis:
             )
         return Verdict.MAJORITY, f"{supporters} elements against {opponents}"
 
-    def later_decision(self) -> str:
+    def later_decision(self, op: Op) -> str:
         """Return the reason for which a pass after propagation changed a result of the operation,
         empty if none did."""
         history = self.history
-        for value in self.step.op.results if self.step.op and not self.step.edge else ():
+        for value in op.results:
             for change in history.changes_of(value.name):
                 return f"{change.by}: {change.why}" if change.why else change.by
         return ""
 
-    def cost_verdict(self, factor: int, axes: Axes) -> tuple[Verdict, str] | None:
+    def cost_verdict(self, op: Op, factor: int, axes: Axes) -> tuple[Verdict, str] | None:
         """Return the reason for which the operation does not run with the other sharding of a
         factor; `None` if costs do not decide."""
-        terms, rule, op = self.terms, self.terms.rule, self.step.op
-        if op is None or self.history.reshard.layouts != "cheapest":
+        terms, rule = self.terms, self.terms.rule
+        if self.history.reshard.layouts != "cheapest":
             return None
         factor_axes = [
             axes if i == factor else take_disjoint_prefix(others, axes)

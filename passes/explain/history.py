@@ -237,7 +237,10 @@ class FunctionHistory:
     # Names
 
     def mesh(self, sharding: Sharding | None) -> Mesh:
-        return self.meshes[sharding.mesh] if sharding else next(iter(self.meshes.values()))
+        """Return the mesh of a sharding, or the one on which unknown shardings are replicated."""
+        if sharding is None:
+            return next(mesh for mesh in self.meshes.values() if not mesh.is_maximal)
+        return self.meshes[sharding.mesh]
 
     def axis(self, axis: Axis, mesh: Mesh) -> str:
         return format_axis(axis, mesh)
