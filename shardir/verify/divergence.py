@@ -85,7 +85,7 @@ class _DivergenceAnalysis:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.classes: dict[Value, Classes] = {}
-        self.positions = PositionClasses(_named_axes(function))
+        self.positions = PositionClasses(_named_axes(function), _moves(function))
         self.changed = False
         assert function.spmd is not None
         for value, outer in zip(function.body.params, function.spmd.params, strict=True):
@@ -188,3 +188,10 @@ def _named_axes(function: Function) -> Iterator[Axis]:
         yield from (*outer.sharding.used_axes(), *outer.sharding.unreduced)
     for op in function.body.walk():
         yield from crossed_axes(op.attrs)
+
+
+def _moves(function: Function) -> Iterator[tuple[Axes, Axes]]:
+    """Yield the source and target axes of every permute that states them."""
+    for op in function.body.walk():
+        if synchronous_spec(op) is ops.collective_permute and not op.attrs.get("axes"):
+            yield op.attrs["source"], op.attrs["target"]

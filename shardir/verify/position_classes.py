@@ -9,12 +9,14 @@ no common refinement. A value that is gathered along both parts of one split is 
 positions. A value that is gathered along the minor part of each split is not: positions 0, 1 and 2
 have equal values after the first gather, and 0 and 1, but not 1 and 2, also after the second one.
 
-Only the axes that a program names matter, so a `PositionClasses` has a mesh of the least common
-multiples of their ends, which may be smaller than the mesh of the program.
+Classes do not depend on the sizes of axes whose parts belong to one split. In the mesh of a
+`PositionClasses`, each such part has the size 2, so that the number of positions does not depend on
+the number of devices. Other axes have the least common multiples of the ends of their parts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from math import lcm
 
 import numpy as np
@@ -36,15 +38,25 @@ EQUAL: Classes = 0
 
 
 class PositionClasses:
-    """The partitions of the positions along some axes, each computed once."""
+    """The partitions of the positions along some axes, each computed once.
 
-    def __init__(self, axes: Iterable[Axis]) -> None:
-        self._ends: dict[str, set[int]] = {}
-        for axis in axes:
-            self._ends.setdefault(axis.name, {1}).update((axis.pre, axis.next))
-        for ends in self._ends.values():
-            ends.add(lcm(*ends))
-        self.mesh = Mesh("positions", tuple((name, max(e)) for name, e in self._ends.items()))
+    `moves` are the source and target axes of the permutes to compute.
+    """
+
+    def __init__(self, axes: Iterable[Axis], moves: Iterable[tuple[Axes, Axes]] = ()) -> None:
+        moves = tuple(moves)
+        found: dict[str, set[int]] = {}
+        for axis in (*axes, *(axis for move in moves for side in move for axis in side)):
+            found.setdefault(axis.name, {1}).update((axis.pre, axis.next))
+        self._ends = {name: sorted({*ends, lcm(*ends)}) for name, ends in found.items()}
+        self._unscaled = self._find_unscaled_axes(moves)
+        self.mesh = Mesh(
+            "positions",
+            tuple(
+                (name, ends[-1] if name in self._unscaled else 2 ** (len(ends) - 1))
+                for name, ends in self._ends.items()
+            ),
+        )
         self._partitions: list[DeviceArray] = []
         self._numbers: dict[bytes, Classes] = {}
         self._number(np.zeros(self.mesh.size, np.int64))
@@ -59,6 +71,48 @@ class PositionClasses:
         """Return the class of each position."""
         return self._partitions[classes]
 
+    def _find_unscaled_axes(self, moves: Sequence[tuple[Axes, Axes]]) -> frozenset[str]:
+        """Return the axes that keep their sizes: those without a split into all of their parts, and
+        those between whose parts a permute moves values although their sizes differ."""
+        found = {
+            name
+            for name, ends in self._ends.items()
+            if any(high % low for low, high in pairwise(ends))
+        }
+        pending = [
+            ({axis.name for axis in (*source, *target)}, self._part_sizes(source, target))
+            for source, target in moves
+        ]
+        count = -1
+        while count != len(found):
+            count = len(found)
+            for names, (before, after) in pending:
+                if before != after or names & found:
+                    found |= names
+        return frozenset(found)
+
+    def _part_sizes(self, *sides: Axes) -> list[list[int]]:
+        """Return, for each list of axes, the sizes of their parts, from the major to the minor."""
+        found: list[list[int]] = []
+        for side in sides:
+            found.append([])
+            for axis in side:
+                ends = self._ends[axis.name]
+                inside = ends[ends.index(axis.pre) : ends.index(axis.next) + 1]
+                found[-1] += [high // low for low, high in reversed(list(pairwise(inside)))]
+        return found
+
+    def _scaled(self, axes: Axes) -> Axes:
+        """Return the axes of the mesh of positions for axes of the program."""
+        found = []
+        for axis in axes:
+            if axis.name not in self._unscaled:
+                ends = self._ends[axis.name]
+                low, high = ends.index(axis.pre), ends.index(axis.next)
+                axis = Axis(axis.name, 2**low, 2 ** (high - low))
+            found.append(axis)
+        return tuple(found)
+
     def _number(self, labels: DeviceArray) -> Classes:
         """Return the partition of the positions into those with equal labels."""
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
@@ -70,7 +124,7 @@ class PositionClasses:
 
     def _along(self, axes: Axes) -> Classes:
         """Return the classes of a value that is arbitrary at each position along `axes`."""
-        return self._number(device_positions(self.mesh, axes))
+        return self._number(device_positions(self.mesh, self._scaled(axes)))
 
     def _meet(self, a: Classes, b: Classes) -> Classes:
         """Return the classes of a function of two values."""
@@ -85,7 +139,7 @@ class PositionClasses:
         """
         if classes == EQUAL:
             return EQUAL
-        groups = group_array(self.mesh, axes)
+        groups = group_array(self.mesh, self._scaled(axes))
         rows = self.of(classes)[groups]
         if not in_order:
             rows = np.sort(rows, axis=1)
@@ -100,7 +154,8 @@ class PositionClasses:
 
     def _permuted(self, classes: Classes, source: Axes, target: Axes) -> Classes:
         """Return the classes of a value that has moved from the `source` to the `target` axes."""
-        return self._number(self.of(classes)[permute_senders(self.mesh, source, target)])
+        senders = permute_senders(self.mesh, self._scaled(source), self._scaled(target))
+        return self._number(self.of(classes)[senders])
 
     def _differing_axes(self, classes: Classes) -> Axes:
         """Return the axes, as small as possible, along which a value with these classes differs."""
@@ -114,7 +169,7 @@ class PositionClasses:
 
         The parts are those of the split into named parts for which they have the fewest positions.
         """
-        first, *ends = sorted(self._ends[name])
+        first, *ends = self._ends[name]
         best: dict[int, Axes] = {first: ()}
         for end in ends:
             ways: list[Axes] = []
@@ -127,5 +182,5 @@ class PositionClasses:
         return best[ends[-1]] if ends else ()
 
     def _differs(self, part: Axis, partition: DeviceArray) -> bool:
-        rows = partition[group_array(self.mesh, (part,))]
+        rows = partition[group_array(self.mesh, self._scaled((part,)))]
         return bool((rows != rows[:, :1]).any())

@@ -215,3 +215,33 @@ def test_each_operation(operation: str, differing: str) -> None:
     main = parse(text.replace("TYPE", operation.rpartition(" : ")[2])).main
     axes = find_differing(main).get(main.body.returns[0], ())
     assert ", ".join(map(str, axes)) == differing
+
+
+def test_the_number_of_positions_does_not_depend_on_the_number_of_devices() -> None:
+    x, major, minor = Axis("x", 1, 1024), Axis("y", 1, 32), Axis("y", 32, 32)
+    y = Axis("y", 1, 1024)
+    classes = PositionClasses((x, y), [((x,), (y,))])
+    assert classes.mesh.size == 4
+    moved = classes.permuted(classes.along((x,)), (x,), (y,))
+    assert classes.differing_axes(moved) == (y,)
+    classes = PositionClasses((x, major, minor))
+    assert classes.mesh.size == 8
+    assert classes.differing_axes(classes.gathered(classes.along((y,)), (major,))) == (minor,)
+
+
+def test_axes_keep_their_sizes_if_a_permute_moves_values_between_other_parts() -> None:
+    """Position 5 of `x` is position (1, 1) of `y` and `z`, which parts of size 2 would not have.
+    Values of `z` move to `w`, and those of `w` to `v`."""
+    sizes = {"x": 12, "y": 3, "z": 4, "w": 4, "v": 4}
+    x, y, z, w, v = (Axis(name, 1, size) for name, size in sizes.items())
+    moves: list[tuple[Axes, Axes]] = [((x,), (y, z)), ((z,), (w,)), ((w,), (v,))]
+    for order in (moves, moves[::-1]):
+        assert dict(PositionClasses((x, y, z, w, v), order).mesh.axes) == sizes
+    scaled = PositionClasses((x, y, z, w, v), moves[1:])
+    assert dict(scaled.mesh.axes) == dict.fromkeys(sizes, 2)
+
+
+def test_parts_of_moved_axes_are_compared_not_only_their_sizes() -> None:
+    x, y, part = Axis("x", 1, 8), Axis("y", 1, 8), Axis("y", 2, 4)
+    assert dict(PositionClasses((x, y), [((x,), (y,))]).mesh.axes) == {"x": 2, "y": 2}
+    assert dict(PositionClasses((x, y, part), [((x,), (y,))]).mesh.axes) == {"x": 8, "y": 8}
