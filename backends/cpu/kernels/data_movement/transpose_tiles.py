@@ -53,24 +53,17 @@ def copy_tiles(
         with f.loop(*outer) as a, f.loop(*inner) as b:
             row, column = (a, b) if row_by_row else (b, a)
             row, column = f.umin(row, rows - size), f.umin(column, columns - across)
-            at, to = (
-                f.offset(address, row * row_stride + column * column_stride)
-                for address, row_stride, column_stride in zip(
-                    block.addresses,
-                    (nbytes, block.row_strides[1]),
-                    (block.column_strides[0], nbytes),
-                    strict=True,
-                )
-            )
+            source, target = block.addresses
+            source_stride, target_stride = block.column_strides[0], block.row_strides[1]
             _transpose_tiles(
                 f,
                 nbytes,
                 size,
                 count,
-                at,
-                block.column_strides[0],
-                to,
-                block.row_strides[1],
+                f.offset(source, column * source_stride + row * nbytes),
+                source_stride,
+                f.offset(target, row * target_stride + column * nbytes),
+                target_stride,
                 streaming,
             )
 
