@@ -274,7 +274,8 @@ class JitFunction:
         """Let later calls with these signatures run the launch of a program directly.
 
         The program took the leaves in `placed`. Where all devices share memory, its launch takes
-        the user's, too: placing them copied no elements.
+        the user's, too: placing them copied no elements. `run_with_donation` keeps the user's
+        arrays that would have been copied.
         """
         program, structure, launch, _ = call
         given: Sequence[PyTree] = placed
@@ -283,8 +284,6 @@ class JitFunction:
             given = tree.leaves(known.partition_arguments(args, options)[0])
             if len(given) != len(placed):
                 return  # Arrays of float0 are no arguments of the program.
-            if program.donated and any(x is not y for x, y in zip(given, placed, strict=True)):
-                return
         if not program.donated:
             static = self._parameters.static, self._parameters.static_names
             distinct = native_call_cache.with_distinct_arrays(args, options, given)
