@@ -379,6 +379,15 @@ def test_one_array_may_be_several_arguments() -> None:
     assert count_calls(again) == count_calls(lambda: None)
 
 
+def test_one_numpy_array_may_be_several_positional_arguments() -> None:
+    minus = sd.jit(lambda x, y: x - y)
+    for _ in range(3):
+        assert_agree(minus(A, A), A - A)
+    for again in (lambda: minus(A, A), lambda: minus(A, B)):
+        assert count_calls(again) == count_calls(lambda: None)
+    assert_agree(minus(A, B), A - B)
+
+
 @pytest.mark.parametrize("number", [1.5, 2, np.float32(2), np.float64(2), np.int32(2), np.int64(2)])
 def test_the_class_of_a_negated_number_is_an_error(number: Any) -> None:
     for _ in range(3):

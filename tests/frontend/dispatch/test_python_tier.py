@@ -89,10 +89,12 @@ def test_a_deleted_array_is_an_error_in_repeated_calls() -> None:
 
 def test_a_repeated_eager_call_runs_its_launch_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     slow: list[Any] = []
-    original = eager_module.call_eagerly
-    monkeypatch.setattr(
-        eager_module, "call_eagerly", lambda *call: (slow.append(call[1]), original(*call))[1]
-    )
+
+    def call_slowly(*call: Any) -> Any:
+        slow.append(call)
+        return eager_call.call_eagerly(*call)
+
+    monkeypatch.setattr(eager_module, "call_eagerly", call_slowly)
     minus, (x, y) = make_minus(), arrays()
     for _ in range(3):
         np.testing.assert_array_equal(minus(x, y)["difference"], X - Y)
