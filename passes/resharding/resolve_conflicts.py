@@ -99,8 +99,12 @@ def _iterations(op: Op) -> int:
 
 def _close_shardings(function: Function) -> Function:
     """Return the function with all shardings closed."""
-    results = tuple(s and s.close() for s in function.result_shardings)
-    return replace(function, body=_with_shardings(function.body, {}, {}), result_shardings=results)
+    body = _with_shardings(function.body, {}, {})
+    return replace(function, body=body, result_shardings=_closed_results(function))
+
+
+def _closed_results(function: Function) -> tuple[Sharding | None, ...]:
+    return tuple(s and s.close() for s in function.result_shardings)
 
 
 def _with_shardings(block: Block, places: dict[Value, Sharding], why: dict[Op, str]) -> Block:
@@ -187,7 +191,6 @@ class _ConflictResolver:
     def __init__(self, function: Function, mesh: Mesh) -> None:
         self.survey = _ConflictSurvey(mesh.name)
         self.survey.block(function.body, 1)
-        self.results = list(function.result_shardings)
         self.changed: dict[Value, Sharding] = {}
         self.maker = {op.results[0]: op for op in self.survey.ops if len(op.results) == 1}
         for value, requested in zip(function.body.returns, function.result_shardings, strict=True):
@@ -204,20 +207,19 @@ class _ConflictResolver:
 
     def forward(self) -> None:
         for op in self.survey.ops:
-            if len(op.results) != 1 or not op.operands or not self.is_open(op.result):
+            if len(op.results) != 1 or not self.is_open(op.result):
                 continue
             places = tuple(map(self.place, op.operands))
             if not any(map(any, (sharding.axes for sharding in places))):
                 continue
             if not has_conflict(op, (*places, self.place(op.result))):
                 continue
-            now = self.reshard_cost(op)
-            best, least = None, now
+            best, least = None, self.reshard_cost(op)
             for offer in result_candidates(op, places, self.place(op.result)):
                 if not is_extension(offer, op.result.sharding, op.result):
                     continue
                 cost = operation_reshard_cost(op, (*places, offer))
-                if cost[0] < now[0] and cost < least:
+                if cost < least:
                     best, least = offer, cost
             if best is not None:
                 self.changed[op.result] = best
@@ -226,7 +228,6 @@ class _ConflictResolver:
         sharding = value.sharding
         return (
             sharding is not None
-            and not sharding.unreduced
             and any(dim.open for dim in sharding.dims)
             and value not in self.survey.pinned
         )
@@ -253,9 +254,11 @@ class _ConflictResolver:
 
 
 def is_extension(sharding: Sharding, stated: Sharding | None, value: Value) -> bool:
-    """Return whether a sharding keeps the stated one, changes open dimensions only, and divides
-    evenly."""
+    """Return whether a sharding keeps the stated one, changes open dimensions only, divides evenly,
+    and has the same pending reduction."""
     if stated is None or uneven_dims(sharding, value.type.shape):
+        return False
+    if (sharding.unreduced, sharding.reduction) != (stated.unreduced, stated.reduction):
         return False
     replicated = set(stated.replicated)
     return not any(
@@ -271,8 +274,8 @@ def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
     resolver = _ConflictResolver(function, mesh)
     resolver.forward()
     resolver.remove_useless_choices()
-    results = list(_result_shardings(function, resolver))
-    if not resolver.changed and all(s is None for s in results):
+    results = tuple(_result_shardings(function, resolver))
+    if not resolver.changed and results == _closed_results(function):
         return None
     words = Explanations(mesh)
     why = {}
@@ -285,17 +288,15 @@ def _resolve_function(function: Function, mesh: Mesh) -> Function | None:
         )
         why[op] = f"{op.why}; {reason}" if op.why else reason
     body = _with_shardings(function.body, resolver.changed, why)
-    chosen = tuple(
-        new or (old and old.close())
-        for new, old in zip(results, function.result_shardings, strict=True)
-    )
-    return replace(function, body=body, result_shardings=chosen)
+    return replace(function, body=body, result_shardings=results)
 
 
 def _result_shardings(function: Function, resolver: _ConflictResolver) -> Iterator[Sharding | None]:
-    """Yield the shardings that open function results take from the returned values; `None` for
-    those that keep theirs."""
-    for value, requested in zip(function.body.returns, function.result_shardings, strict=True):
+    """Yield the shardings of the function results, which take those of the returned values if these
+    keep what is stated."""
+    closed = _closed_results(function)
+    for i, (value, requested) in enumerate(
+        zip(function.body.returns, function.result_shardings, strict=True)
+    ):
         sharding = resolver.place(value)
-        moves = requested is not None and reshard_cost(sharding, requested.close(), value.type)[0]
-        yield sharding if moves and is_extension(sharding, requested, value) else None
+        yield sharding if is_extension(sharding, requested, value) else closed[i]

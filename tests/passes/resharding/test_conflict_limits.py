@@ -3,7 +3,8 @@ the program then sends less."""
 
 import pytest
 
-from shardir.passes import ResolveConflicts
+from shardir.passes import Pipeline, ResolveConflicts
+from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 
@@ -39,9 +40,10 @@ def resolved(text: str) -> tuple[str, list[str]]:
         ("f32[64@-, 128@?]", "64@y, 128@-", "f32[64@-, 128@x]"),
         ("f32[64@y?, 128@?]", "64@-, 128@y", "f32[64@y, 128@-]"),
         ("f32[64@?, 128@?] replicated(x)", "64@y, 128@-", "f32[64@y, 128@-]"),
+        ("f32[64@?, 128@?] unreduced(y)", "64@x, 128@-", f"{CLOSED} unreduced(y)"),
         ("f32[64@-, 128@-]", "64@y, 128@-", CLOSED),
     ],
-    ids=["open", "closed dimension", "kept axes", "replicated", "closed"],
+    ids=["open", "closed dimension", "kept axes", "replicated", "unreduced", "closed"],
 )
 def test_stated_parts_of_a_sharding_are_kept(sharding: str, b: str, chosen: str) -> None:
     result = sharding.removesuffix(" replicated(x)")
@@ -76,19 +78,68 @@ def test_operands_of_operations_with_stated_shardings_keep_theirs(use: str) -> N
     assert not any(why)
 
 
-def test_a_constrained_value_keeps_its_sharding_for_other_uses() -> None:
-    """Another use would receive less, but `%c` has the sharding that is constrained."""
-    rest = f"  %d = sharding_constraint(%c) : {OPEN}\n  %e = neg(%c) : {OPEN}\n"
-    text, _ = resolved(program(SUM + rest, f"{OPEN}, {OPEN}", "%d, %e"))
+@pytest.mark.parametrize("constrained", [CLOSED, "f32[64@y, 128@-]"])
+def test_a_constrained_value_keeps_its_sharding_for_other_uses(constrained: str) -> None:
+    """Another use would receive less, but `%c` has the sharding that propagation chose for the
+    constraint."""
+    rest = f"  %d = sharding_constraint(%c) : {constrained}\n  %e = neg(%c) : {OPEN}\n"
+    text, _ = resolved(program(SUM + rest, f"{constrained}, {OPEN}", "%d, %e"))
     closed = rest.replace(OPEN, CLOSED)
-    assert text == program(UNCHANGED_SUM + closed, f"{CLOSED}, {CLOSED}", "%d, %e")
+    assert text == program(UNCHANGED_SUM + closed, f"{constrained}, {CLOSED}", "%d, %e")
 
 
-def test_results_of_a_barrier_keep_their_sharding() -> None:
+@pytest.mark.parametrize("stated", [CLOSED, OPEN])
+def test_results_of_a_barrier_keep_their_sharding(stated: str) -> None:
     barrier = f"  %d = optimization_barrier(%a) : {CLOSED}\n"
-    text, _ = resolved(program(barrier + SUM.replace("%a", "%d"), OPEN))
+    text, _ = resolved(program(barrier.replace(CLOSED, stated) + SUM.replace("%a", "%d"), OPEN))
     chosen = "f32[64@y, 128@-]"
     assert text == program(barrier + f"  %c = add(%d, %b) : {chosen}\n", chosen)
+
+
+def test_values_in_a_manual_computation_are_not_changed() -> None:
+    """They keep what propagation chose along the axes that are not manual."""
+    manual = """\
+  %d = manual_computation(%a, %b, axes=[x], in_axes=[[[x], []], [[], []]], \
+out_axes=[[[x], []]]) : f32[64@x, 128@-] {
+    (%k: f32[16@-, 128@-], %l: f32[64@y, 128@-]) =>
+    %m = neg(%l) : TYPE
+    %n = slice(%m, starts=[0, 0], strides=[1, 1]) : f32[16@-, 128@-]
+    %o = add(%k, %n) : f32[16@-, 128@-]
+    yield %o
+  }
+"""
+    result = "f32[64@x, 128@-]"
+    text, _ = resolved(program(manual.replace("TYPE", OPEN), result, "%d"))
+    assert text == program(manual.replace("TYPE", CLOSED), result, "%d")
+
+
+def test_values_in_a_pipeline_are_changed() -> None:
+    text, _ = resolved(PIPELINE.replace("TYPE", "f32[4@?, 64@?]"))
+    assert text == PIPELINE.replace("TYPE", "f32[4@-, 64@(x, y)]")
+
+
+PIPELINE = """\
+mesh @m = [pipe=2, x=4, y=2]
+
+func @f(
+  %a: f32[16@-, 64@-],
+) -> (f32[]) {
+  %loss = pipeline(%a, microbatches=4, schedule="1f1b", axis="pipe", batched=[0]) : f32[] {
+    (%a.1: f32[4@-, 64@-]) =>
+    %b = sharding_constraint(%a.1) : f32[4@-, 64@x]
+    %c = sharding_constraint(%a.1) : f32[4@-, 64@y]
+    %d = add(%b, %c) : TYPE
+    %e = sum(%d, dims=[0, 1]) : f32[]
+    yield %e
+  }
+  return %loss
+}
+"""
+
+
+def test_the_program_of_a_device_is_not_changed() -> None:
+    module = Pipeline.parse(DEFAULT_PIPELINE)(parse(program(SUM, OPEN)))
+    assert ResolveConflicts()(module) is module
 
 
 def test_a_value_in_a_loop_that_yields_another_sharding_is_not_changed() -> None:
@@ -112,6 +163,18 @@ def test_a_requested_result_is_not_gathered_from_a_new_sharding() -> None:
         assert why == [""]
 
 
+def test_results_with_one_sharding_are_resharded_once() -> None:
+    """The choice sends less although both results need other shards of the value."""
+    results = "f32[64@y, 128@-], f32[64@y, 128@-]"
+    text, _ = resolved(program(SUM, results, "%c, %c"))
+    assert text == program(f"  %c = add(%a, %b) : {BOTH}\n", results, "%c, %c")
+
+
+def test_a_value_is_changed_if_the_results_keep_their_shardings() -> None:
+    result = "f32[64, 128]"
+    assert resolved(program(SUM, result))[0] == program(f"  %c = add(%a, %b) : {BOTH}\n", result)
+
+
 @pytest.mark.parametrize(
     ("made", "requested", "returned"),
     [
@@ -128,6 +191,20 @@ def test_open_results_take_the_sharding_of_their_value(
 ) -> None:
     ops = f"  %c = add(%a, %b) : {made}\n"
     assert resolved(program(ops, requested))[0] == program(ops, returned)
+
+
+@pytest.mark.parametrize("requested", [CLOSED, OPEN, f"{OPEN} unreduced[max](y)"])
+def test_results_do_not_take_a_pending_reduction(requested: str) -> None:
+    """A result that is requested without it is complete."""
+    ops = "  %c = sharding_constraint(%a) : f32[64@x, 128@-] unreduced(y)\n"
+    returned = requested.replace("?", "-")
+    assert resolved(program(ops, requested))[0] == program(ops, returned)
+
+
+def test_open_results_keep_a_pending_reduction() -> None:
+    made = "f32[64@x, 128@-] unreduced(y)"
+    ops = f"  %c = sharding_constraint(%a) : {made}\n"
+    assert resolved(program(ops, f"{OPEN} unreduced(y)"))[0] == program(ops, made)
 
 
 def test_open_results_do_not_take_uneven_shardings() -> None:
