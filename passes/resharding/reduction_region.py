@@ -226,7 +226,7 @@ class ReductionRegion:
         completing = self.cost(self.unreduced_sharding(value), target, op.result)
         yield from _conditional_arc(start, completing - completed_cost)
         end = node.get(op.result)
-        if end is not None and self.paths[op.result].through is op:
+        if end is not None:
             along = self.cost(
                 self.unreduced_sharding(value), self.unreduced_sharding(op.result), op.result
             )

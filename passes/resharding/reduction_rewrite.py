@@ -7,12 +7,11 @@ from dataclasses import replace
 from shardir import ops
 from shardir.ir.module import Block, Function, Op, Value
 from shardir.ir.operation import OPS
-from shardir.passes.def_use import UNANALYZED_REGIONS, EdgeUse, Use
+from shardir.passes.def_use import EdgeUse, Use
 from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
 from shardir.passes.resharding.explanations import REDUCTION_NOUNS, Explanations
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.reduction_region import ReductionRegion
-from shardir.passes.resharding.reshard import sharding_annotation
 from shardir.passes.rewriting import used_names
 
 MAX_LISTED_REDUCTIONS = 3
@@ -58,11 +57,12 @@ class ReductionRewriter:
         return part
 
     def is_needed_complete(self, value: Value) -> bool:
-        """Return whether a use other than a `reshard` needs the complete value."""
+        """Return whether a use other than a `reshard` needs the complete value; a source is used as
+        it is otherwise."""
+        if value in self.region.sources:
+            return False
         for use in self.uses.users[value]:
             if isinstance(use, Op) and use.spec is ops.reshard:
-                continue
-            if use is None and value in self.region.sources:
                 continue
             if not self.accepts_unreduced(use, value):
                 return True
@@ -86,14 +86,8 @@ class ReductionRewriter:
         for value in values:
             if value in self.parts and self.is_needed_complete(value):
                 part = self.parts[value]
-                if value in self.region.sources:
-                    target = self.region.complete_sharding(value)
-                    name = self.names.fresh(f"{value.name}.reduced")
-                    done = Value(value.type, name, sharding_annotation(target))
-                else:
-                    done = value
-                new_ops.append(self.reshard(part, done, self.reason(part)))
-                self.whole[value] = done
+                new_ops.append(self.reshard(part, value, self.reason(part)))
+                self.whole[value] = value
 
     def reshard(self, source: Value, result: Value, why: str) -> Op:
         maker = self.uses.maker.get(result) or self.uses.maker.get(source)
@@ -161,7 +155,7 @@ class ReductionRewriter:
         way = self.region.paths.get(op.results[0]) if op.results else None
         if op.spec is ops.reshard:
             self.move(op, new_ops)
-        elif op.blocks and op.spec not in UNANALYZED_REGIONS:
+        elif op.blocks:
             self.loop(op, new_ops, block)
         elif way is not None and way.through is op and op.result in self.chosen:
             operands = tuple(
@@ -186,9 +180,7 @@ class ReductionRewriter:
     def reasons_of_source(self, source: Value) -> tuple[str, ...]:
         """Return the `why` of the first `reshard` that completed a reduction."""
         users = self.uses.users[source]
-        return next(
-            ((u.why,) for u in users if isinstance(u, Op) and u.spec is ops.reshard and u.why), ()
-        )
+        return next(((u.why,) for u in users if isinstance(u, Op) and u.why), ())
 
     def record_reductions(self, result: Value, parts: Sequence[Value]) -> None:
         """Record that an unreduced value consists of the reductions of `parts`."""
@@ -239,7 +231,7 @@ class ReductionRewriter:
             waiting = [at is not None and waits[at] for at in places]
             made_of = self.block(inner, waiting, op)
             for value, at in zip(made_of.returns, places, strict=True):
-                if at is not None and waits[at]:
+                if at is not None:
                     for result in edges[at].targets:
                         if result in self.parts:
                             self.record_reductions(self.parts[result], (value,))

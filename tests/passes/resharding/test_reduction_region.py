@@ -47,8 +47,8 @@ def test_either_operand_of_a_product_may_be_a_sum() -> None:
         ),
         pytest.param(
             '%d.partial = dot(%c, %w, dims="i,j->i") : f32[8@-] unreduced(x); '
-            "%d = reshard(%d.partial) : f32[8@-]; %y = sum(%d, dims=[0]) : f32[]",
-            "f32[]",
+            "%d = reshard(%d.partial) : f32[8@-]; %y = exp(%d) : f32[8@-]",
+            "f32[8@-]",
             id="a factor that the axis shards",
         ),
         pytest.param(
@@ -64,8 +64,22 @@ def test_either_operand_of_a_product_may_be_a_sum() -> None:
     ],
 )
 def test_a_sum_is_completed_before_an_operation(lines: str, result: str) -> None:
-    found = sink("".join(f"  {line}\n" for line in lines.split("; ")), result)
-    assert found[0] == "%c = reshard(%c.partial) : f32[8@-]"
+    stated = lines.split("; ")
+    found = sink("".join(f"  {line}\n" for line in stated), result)
+    assert found == ["%c = reshard(%c.partial) : f32[8@-]", *stated]
+
+
+def test_a_sum_is_completed_before_a_larger_operand_of_another_sum() -> None:
+    """The other sum multiplies its operand by shards, so that the operand must be complete."""
+    lines = (
+        "  %d = broadcast(%c, dims=[0]) : f32[8@-, 8@-]\n"
+        '  %e.partial = dot(%d, %w, dims="ij,k->ij") : f32[8@-, 8@-] unreduced(x)\n'
+        "  %e = reshard(%e.partial) : f32[8@-, 8@-]\n  %y = exp(%e) : f32[8@-, 8@-]\n"
+    )
+    assert [line for line in sink(lines, "f32[8@-, 8@-]") if "reshard" in line] == [
+        "%c = reshard(%c.partial) : f32[8@-]",
+        "%e = reshard(%e.partial) : f32[8@-, 8@-]",
+    ]
 
 
 def test_many_small_results_are_completed_instead_of_a_large_value() -> None:
@@ -100,3 +114,47 @@ def test_a_sum_is_completed_before_it_joins_a_maximum() -> None:
         "  %y = reshard(%e) : f32[1@-]\n"
     )
     assert sink(lines, "f32[1@-]")[0] == "%d = reshard(%c.partial) : f32[8@-] unreduced[max](y)"
+
+
+def test_a_sum_joins_another_sum_over_other_axes() -> None:
+    lines = (
+        "  %d = reshard(%c) : f32[8@-] unreduced(y)\n"
+        "  %e = slice(%d, starts=[0], strides=[1]) : f32[1@-] unreduced(y)\n"
+        "  %y = reshard(%e) : f32[1@-]\n"
+    )
+    assert sink(lines, "f32[1@-]") == [
+        "%d = reshard(%c.partial) : f32[8@-] unreduced(x, y)",
+        "%e = slice(%d, starts=[0], strides=[1]) : f32[1@-] unreduced(x, y)",
+        "%y = reshard(%e) : f32[1@-]",
+    ]
+
+
+def test_complete_slices_join_a_sum_before_the_loop() -> None:
+    """In the loop, each slice would be resharded."""
+    module = run_sink_reductions("""\
+func @f(
+  %a: f32[8@-, 4@x],
+  %b: f32[4@x],
+) -> (f32[8@-], f32[3@-, 8@-]) {
+  %c.partial = dot(%a, %b, dims="ik,k->i") : f32[8@-] unreduced(x)
+  %c = reshard(%c.partial) : f32[8@-]
+  %d = broadcast(%c, dims=[1]) : f32[3@-, 8@-]
+  %e = exp(%d) : f32[3@-, 8@-]
+  %zero = constant(value=0) : f32[8@-]
+  %total = scan(%zero, %d, carries=1, length=3) : f32[8@-] {
+    (%sum: f32[8@-], %row: f32[8@-]) =>
+    %g.partial = dot(%a, %b, dims="ik,k->i") : f32[8@-] unreduced(x)
+    %g = reshard(%g.partial) : f32[8@-]
+    %h = add(%sum, %g) : f32[8@-]
+    %next = add(%h, %row) : f32[8@-]
+    yield %next
+  }
+  return %total, %e
+}
+""")
+    check_agreement(module, "partition")
+    assert [line for line in body(module) if "reshard" in line] == [
+        "%c = reshard(%c.partial) : f32[8@-]",
+        "%d.partial = reshard(%d) : f32[3@-, 8@-] unreduced(x)",
+        "%total = reshard(%total.partial) : f32[8@-]",
+    ]

@@ -37,6 +37,97 @@ def test_a_value_with_complete_and_unreduced_uses_has_both_forms() -> None:
     check_agreement(module, "partition")
 
 
+def test_a_value_with_a_use_by_an_operation_with_two_results_is_completed() -> None:
+    text = TWO + (
+        "  %e = add(%c, %d) : f32[8@-, 8@-]\n"
+        "  %h, %i = top_k(%e) : f32[8@-, 8@-], i32[8@-, 8@-]\n  return %h\n}\n"
+    )
+    module = run_sink_reductions(text)
+    assert body(module)[2:] == [
+        "%e.partial = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%e = reshard(%e.partial) : f32[8@-, 8@-]",
+        "%h, %i = top_k(%e) : f32[8@-, 8@-], i32[8@-, 8@-]",
+    ]
+    check_agreement(module, "partition")
+
+
+def test_operands_of_an_operation_that_leaves_another_sum_are_complete() -> None:
+    text = TWO.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %w: f32[4@x],") + (
+        "  %e = add(%c, %d) : f32[8@-, 8@-]\n"
+        '  %f.partial = dot(%e, %w, dims="ij,k->ij") : f32[8@-, 8@-] unreduced(x)\n'
+        "  %f = reshard(%f.partial) : f32[8@-, 8@-]\n  return %f\n}\n"
+    )
+    module = run_sink_reductions(text)
+    assert body(module)[3:] == [
+        "%e = reshard(%e.partial) : f32[8@-, 8@-]",
+        '%f.partial = dot(%e, %w, dims="ij,k->ij") : f32[8@-, 8@-] unreduced(x)',
+        "%f = reshard(%f.partial) : f32[8@-, 8@-]",
+    ]
+    check_agreement(module, "partition")
+
+
+def test_an_operation_that_makes_a_larger_value_has_complete_operands() -> None:
+    text = TWO.replace("-> (f32[8@-, 8@-])", "-> (f32[3@-, 8@-, 8@-])") + (
+        "  %e = add(%c, %d) : f32[8@-, 8@-]\n"
+        "  %k = broadcast(%e, dims=[1, 2]) : f32[3@-, 8@-, 8@-]\n"
+        "  %y = exp(%k) : f32[3@-, 8@-, 8@-]\n  return %y\n}\n"
+    )
+    module = run_sink_reductions(text)
+    assert body(module)[3:] == [
+        "%e = reshard(%e.partial) : f32[8@-, 8@-]",
+        "%k = broadcast(%e, dims=[1, 2]) : f32[3@-, 8@-, 8@-]",
+        "%y = exp(%k) : f32[3@-, 8@-, 8@-]",
+    ]
+    check_agreement(module, "partition")
+
+
+def test_a_reshard_to_an_unreduced_value_is_omitted_if_the_operand_is_unreduced() -> None:
+    text = TWO + (
+        "  %e = add(%c, %d) : f32[8@-, 8@-]\n"
+        "  %j = reshard(%e) : f32[8@-, 8@-] unreduced(x)\n"
+        "  %k = neg(%j) : f32[8@-, 8@-] unreduced(x)\n"
+        "  %l = reshard(%k) : f32[8@-, 8@-]\n  return %l\n}\n"
+    )
+    module = run_sink_reductions(text)
+    assert body(module)[2:] == [
+        "%e = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
+        "%k = neg(%e) : f32[8@-, 8@-] unreduced(x)",
+        "%l = reshard(%k) : f32[8@-, 8@-]",
+    ]
+    check_agreement(module, "partition")
+
+
+def test_branches_use_complete_values() -> None:
+    text = TWO.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %i: i32[],") + (
+        "  %e = add(%c, %d) : f32[8@-, 8@-]\n  %h = case(%i) : f32[8@-, 8@-] {\n    () =>\n"
+        "    %k = neg(%e) : f32[8@-, 8@-]\n    yield %k\n  } {\n    () =>\n    yield %e\n  }\n"
+        "  return %h\n}\n"
+    )
+    module = run_sink_reductions(text)
+    assert body(module)[3:] == [
+        "%e = reshard(%e.partial) : f32[8@-, 8@-]",
+        "%h = case(%i) : f32[8@-, 8@-] {",
+        "%k = neg(%e) : f32[8@-, 8@-]",
+    ]
+    check_agreement(module, "partition")
+
+
+def test_only_stated_reasons_are_joined() -> None:
+    reason = 'why("sum of d")'
+    text = TWO.replace("(%d.partial) : f32[8@-, 8@-]", f"(%d.partial) : f32[8@-, 8@-] {reason}")
+    module = run_sink_reductions(text + "  %e = add(%c, %d) : f32[8@-, 8@-]\n  return %e\n}\n")
+    assert reasons(module) == ["sum of d"]
+
+
+def test_the_reshard_of_a_complete_value_has_its_line() -> None:
+    text = ONE.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %q: f32[8@-, 8@-],") + (
+        '  %p = exp(%q) : f32[8@-, 8@-] loc("a.py":7:1)\n  %e = add(%c, %p) : f32[8@-, 8@-]\n'
+        "  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n}\n"
+    )
+    joined = run_sink_reductions(text).main.body.ops[2]
+    assert (joined.name, str(joined.loc)) == ("reshard", "a.py:7")
+
+
 @pytest.mark.parametrize(
     ("term", "joined", "why"),
     [
