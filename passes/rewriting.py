@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from shardir.errors import PartitionError, PipelineError
-from shardir.ir.builder import Builder, UniqueNames, substitute
+from shardir.errors import PipelineError
+from shardir.ir.builder import Builder, UniqueNames
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import OpSpec
@@ -38,60 +38,8 @@ def use_counts(block: Block) -> Counter[Value]:
     return uses
 
 
-def mesh_of_function(function: Function, module: Module) -> Mesh | None:
-    """Return the one mesh of a function's values, `None` for a module without meshes.
-
-    Raises `PartitionError` if there are several.
-    """
-    used = dict.fromkeys(s.mesh for s in _shardings(function))
-    meshes = [module.mesh(name) for name in used] or list(module.meshes[:1])
-    if len(meshes) > 1:
-        raise PartitionError(
-            f"@{function.name} has values on the meshes "
-            f"{' and '.join(f'@{mesh.name}' for mesh in meshes)}; a program runs on one mesh"
-        )
-    if meshes and meshes[0].is_maximal:
-        raise PartitionError(
-            f"@{function.name} has values on the single device of @{meshes[0].name}; "
-            "a program that is partitioned runs on a mesh with axes"
-        )
-    return meshes[0] if meshes else None
-
-
-def replicate_single_devices(function: Function, module: Module) -> Function:
-    """Return the function with values on single devices of its mesh replicated over the mesh.
-
-    A program runs on all devices of one mesh, so that every device computes these values. The
-    function does not change, and `mesh_of_function` refuses it, if the mesh does not have such a
-    device, or if an operation on a single device has an effect, which must not be repeated.
-    """
-    used = [module.mesh(name) for name in dict.fromkeys(s.mesh for s in _shardings(function))]
-    meshes = [mesh for mesh in used if not mesh.is_maximal]
-    ids = {id for mesh in used if mesh.is_maximal for id in mesh.device_ids or ()}
-    if len(meshes) != 1 or not ids or max(ids) >= meshes[0].size:
-        return function
-
-    def replicated(sharding: Sharding | None) -> Sharding | None:
-        if sharding is None or not module.mesh(sharding.mesh).is_maximal:
-            return sharding
-        return Sharding.fully_replicated(meshes[0].name, len(sharding.dims))
-
-    def is_single(sharding: Sharding | None) -> bool:
-        return replicated(sharding) is not sharding
-
-    for op in function.body.walk():
-        if op.spec.effect and any(is_single(value.sharding) for value in op.results):
-            return function
-    new = {
-        value: replace(value, sharding=replicated(value.sharding))
-        for value in all_values(function.body)
-        if is_single(value.sharding)
-    }
-    results = tuple(map(replicated, function.result_shardings))
-    return replace(function, body=substitute(function.body, new), result_shardings=results)
-
-
-def _shardings(function: Function) -> Iterator[Sharding]:
+def shardings_of(function: Function) -> Iterator[Sharding]:
+    """Yield the stated sharding of each value and of each result of a function."""
     yield from (v.sharding for v in all_values(function.body) if v.sharding)
     yield from (s for s in function.result_shardings if s)
 
@@ -103,28 +51,10 @@ def rebuild_functions(module: Module, rebuilt: Callable[[Function], Function]) -
     return module if same else replace(module, functions=functions)
 
 
-def rebuild_global_programs(
-    module: Module, rebuilt: Callable[[Function, Mesh], Function]
-) -> Module:
-    """Return the module with its programs over global tensors rebuilt, each with its mesh.
-
-    Functions without a mesh do not change; the same module is returned if nothing changes.
-    """
-
-    def function(old: Function) -> Function:
-        if old.spmd:
-            return old
-        on_one_mesh = replicate_single_devices(old, module)
-        mesh = mesh_of_function(on_one_mesh, module)
-        return old if mesh is None else rebuilt(on_one_mesh, mesh)
-
-    return rebuild_functions(module, function)
-
-
 def check_partitioned(module: Module, step: Pass) -> None:
     """Raise `PipelineError` if a pass on per-device programs runs before the partitioning."""
     for function in module.functions:
-        if next(_shardings(function), None) is not None:
+        if next(shardings_of(function), None) is not None:
             raise PipelineError(
                 f"@{function.name} has not been partitioned, and {step.name} needs the program of "
                 f"each device; write default,{step}"

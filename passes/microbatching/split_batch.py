@@ -17,10 +17,11 @@ from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Value
 from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.passes.global_programs import mesh_of_function
 from shardir.passes.microbatching.batch_dimensions import find_batch
 from shardir.passes.pipeline import Pass
 from shardir.passes.propagation.propagate import Propagate
-from shardir.passes.rewriting import all_values, mesh_of_function
+from shardir.passes.rewriting import all_values
 
 MICROBATCH_AXIS = "microbatch"
 """The name of the axis whose positions are the microbatches of a step."""

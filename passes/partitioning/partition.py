@@ -28,6 +28,7 @@ from shardir.op_rules.partitioning import LocalOp, identity_element, local_type_
 from shardir.ops.communication.annotations import reshard
 from shardir.ops.control_flow.custom_partitioning import custom_partitioning, device_program_of
 from shardir.ops.control_flow.manual_computation import manual_computation
+from shardir.passes.global_programs import rebuild_global_programs
 from shardir.passes.partitioning.checks import PartitionChecks
 from shardir.passes.pipeline import Pass
 from shardir.passes.resharding.align import partitioning_rule, pending_reduction
@@ -36,7 +37,7 @@ from shardir.passes.resharding.lattice import StepKind
 from shardir.passes.resharding.planner import PLANNERS, PlanStep, plan_reshard
 from shardir.passes.resharding.reshard import RESHARDING_OPERATIONS
 from shardir.passes.resharding.uneven import uneven_dims
-from shardir.passes.rewriting import rebuild_global_programs, used_names
+from shardir.passes.rewriting import used_names
 from shardir.verify.divergence import find_divergences
 
 STEP_SUFFIXES = {

@@ -30,6 +30,7 @@ from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
 from shardir.op_rules.factors import FactorRule
 from shardir.ops.control_flow.manual_computation import add_manual_axes, manual_computation
+from shardir.passes.global_programs import rebuild_global_programs
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass
 from shardir.passes.resharding.align import (
     Alignment,
@@ -47,7 +48,7 @@ from shardir.passes.resharding.uneven import (
     paddable_factors,
     uneven_dims,
 )
-from shardir.passes.rewriting import merge_in_mesh_order, rebuild_global_programs, used_names
+from shardir.passes.rewriting import merge_in_mesh_order, used_names
 
 RESHARDING_OPERATIONS = (specs.reshard, specs.sharding_constraint)
 """Operations whose result equals their operand, with another sharding."""

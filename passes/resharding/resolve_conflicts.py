@@ -22,6 +22,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.passes.def_use import ASSUMED_WHILE_ITERATIONS
+from shardir.passes.global_programs import mesh_of_function, place_single_devices
 from shardir.passes.pipeline import Pass, Pipeline
 from shardir.passes.resharding.align import BlockShardings
 from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
@@ -32,7 +33,6 @@ from shardir.passes.resharding.result_candidates import (
     result_candidates,
 )
 from shardir.passes.resharding.uneven import uneven_dims
-from shardir.passes.rewriting import mesh_of_function, replicate_single_devices
 
 RESHARD_PIPELINE = "merge-shifts,reshard,sink-reductions,sink-reshards,share-reshards"
 """Pipeline that inserts the reshards of a program, by which two programs are compared."""
@@ -49,7 +49,7 @@ class ResolveConflicts(Pass, name="resolve-conflicts"):
         for i, function in enumerate(module.functions):
             if function.spmd:
                 continue
-            function = replicate_single_devices(function, module)
+            function = place_single_devices(function, module)
             mesh = mesh_of_function(function, module)
             if mesh is None:
                 continue

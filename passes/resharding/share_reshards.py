@@ -20,11 +20,11 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.passes.def_use import ASSUMED_WHILE_ITERATIONS, UNANALYZED_REGIONS
+from shardir.passes.global_programs import rebuild_global_programs
 from shardir.passes.pipeline import Pass
 from shardir.passes.resharding.cost import reshard_cost, scalar_cost, sharding_or_unsharded
 from shardir.passes.resharding.planner import same_placement
 from shardir.passes.resharding.reassociate import ReshardReassociation
-from shardir.passes.rewriting import rebuild_global_programs
 
 
 @dataclass(frozen=True)

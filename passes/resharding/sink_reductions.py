@@ -20,11 +20,12 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Axes
 from shardir.passes.def_use import DefUse, Use, analyze_def_use
+from shardir.passes.global_programs import rebuild_global_programs
 from shardir.passes.pipeline import Pass
 from shardir.passes.resharding.cost import reshard_cost, sharding_or_unsharded
 from shardir.passes.resharding.reduction_region import ReductionRegion
 from shardir.passes.resharding.reduction_rewrite import ReductionRewriter
-from shardir.passes.rewriting import rebuild_global_programs, use_counts
+from shardir.passes.rewriting import use_counts
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from shardir.ir.operation import OPS
 from shardir.ir.sharding import Sharding
 from shardir.op_rules.linearity import commuting_groups
 from shardir.passes.def_use import UNANALYZED_REGIONS, DefUse, analyze_def_use
+from shardir.passes.global_programs import rebuild_global_programs
 from shardir.passes.pipeline import Pass
 from shardir.passes.resharding.cost import reshard_cost, scalar_cost, sharding_or_unsharded
 from shardir.passes.resharding.reshard import sharding_annotation
-from shardir.passes.rewriting import rebuild_global_programs, used_names
+from shardir.passes.rewriting import used_names
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import pytest
 
 from shardir.errors import PartitionError
+from shardir.passes.global_programs import place_single_devices
 from shardir.passes.pipeline import Pipeline
-from shardir.passes.rewriting import has_nested_effect, replicate_single_devices
+from shardir.passes.rewriting import has_nested_effect
 from shardir.text.parser import parse
 
 SINGLE = """\
@@ -26,7 +27,7 @@ func @main(
 def test_values_on_a_single_device_alone_are_replicated() -> None:
     """The program has values without a sharding, and an operation with an effect on all devices."""
     module = parse(SINGLE)
-    function = replicate_single_devices(module.main, module)
+    function = place_single_devices(module.main, module)
     shardings = [str(value.sharding) for value in function.body.values()]
     before = [str(value.sharding) for value in module.main.body.values()]
     replicated = str(
