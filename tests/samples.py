@@ -4,8 +4,10 @@ A new operation needs a row in one of the tables; `tests/core/ops/test_samples.p
 missing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 from shardir.ir.dtypes import RBG_KEYS
@@ -67,6 +69,15 @@ def few_of_each(samples: Sequence[Sample], long: bool = LONG) -> list[Sample]:
         for each in by_name.values()
         for i in range(min(SAMPLES_EACH, len(each)))
     ]
+
+
+def _operation_name(values: Mapping[str, Any]) -> str:
+    sample: Sample = values["sample"]
+    return sample.spec.name
+
+
+some_of_each = pytest.mark.sample(6, kind=_operation_name)
+"""The mark of tests with a parameter `sample`, of which `make test` runs some for each operation."""
 
 
 def samples_of(*names: str) -> list[Sample]:

@@ -4,27 +4,47 @@
 about one of three parametrizations of each function. The choice depends only on the names of the
 tests, so that all processes and machines run the same ones. Where a function is parametrized
 several times, each value of the short parametrizations (dtypes, layouts) occurs in a chosen test.
+`sample(3, kind=function)` chooses at least one test of each kind as well, such as one of each
+operation; `function` returns the kind, given the values of all parameters by name.
 `@pytest.mark.long` states that only `--long` runs a test.
 """
 
 import zlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import pytest
 
-MAX_COVERED_VALUES = 8
+MAX_COVERED_VALUES = 16
 """Each value of a parametrization with at most so many values occurs in the sample."""
 
 
-def chosen_cases(cases: Sequence[tuple[str, Sequence[Hashable]]], one_of: int) -> list[bool]:
+def chosen_cases(
+    cases: Sequence[tuple[str, Sequence[Hashable]]],
+    one_of: int,
+    kinds: Sequence[Hashable] | None = None,
+) -> list[bool]:
     """Return which cases of one function are in the sample.
 
     Each case has a name and its value of each parametrization of the function. With one
     parametrization each case has a value of its own, and about one of `one_of` cases is chosen; at
     least the first one is. With several, a case is also chosen if one of its values occurs in no
     chosen case before it and belongs to a parametrization of at most `MAX_COVERED_VALUES` values.
+    So is a case whose kind occurs in no chosen case, if `kinds` states the kind of each one.
     """
+    chosen = _cases_with_all_values(cases, one_of)
+    seen = {kind for kind, is_chosen in zip(kinds or [], chosen, strict=False) if is_chosen}
+    for number, kind in enumerate(kinds or []):
+        if kind not in seen:
+            chosen[number] = True
+            seen.add(kind)
+    return chosen
+
+
+def _cases_with_all_values(
+    cases: Sequence[tuple[str, Sequence[Hashable]]], one_of: int
+) -> list[bool]:
     columns = list(zip(*(values for _, values in cases), strict=True))
     covered = {
         position
@@ -56,7 +76,8 @@ def deselect_long_tests(items: list[pytest.Item]) -> list[pytest.Item]:
         tests = list(group)
         chosen = [True] * len(tests)
         if mark is not None:
-            chosen = chosen_cases([(test.name, _values(test)) for test in tests], mark)
+            cases = [(test.name, _values(test)) for test in tests]
+            chosen = chosen_cases(cases, mark.args[0], _kinds(tests, mark))
         for test, is_chosen in zip(tests, chosen, strict=True):
             is_long = test.get_closest_marker("long") is not None
             (kept if is_chosen and not is_long else deselected).append(test)
@@ -68,9 +89,20 @@ def _function_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _sample(item: pytest.Item) -> int | None:
-    mark = item.get_closest_marker("sample")
-    return None if mark is None else int(mark.args[0])
+def _sample(item: pytest.Item) -> pytest.Mark | None:
+    return item.get_closest_marker("sample")
+
+
+def _kinds(tests: Sequence[pytest.Item], mark: pytest.Mark) -> list[Hashable] | None:
+    """Return the kind of each test of a function, or `None` if its mark names no function."""
+    kind_of: Callable[[Mapping[str, Any]], Hashable] | None = mark.kwargs.get("kind")
+    if kind_of is None:
+        return None
+    kinds = []
+    for test in tests:
+        assert isinstance(test, pytest.Function)
+        kinds.append(kind_of(test.callspec.params))
+    return kinds
 
 
 def _values(item: pytest.Item) -> list[Hashable]:

@@ -15,6 +15,10 @@ import pytest
 @pytest.mark.parametrize("a", range(40))
 def test_sampled(a): pass
 
+@pytest.mark.sample(1000, kind=lambda values: values["a"] % 3)
+@pytest.mark.parametrize("a", range(12))
+def test_sampled_kinds(a): pass
+
 @pytest.mark.long
 def test_long(): pass
 
@@ -40,23 +44,32 @@ def test_the_choice_of_a_case_depends_on_its_name_only() -> None:
 
 
 def test_each_value_of_short_parametrizations_occurs() -> None:
-    cases = [(f"test[{a}-{b}-{c}]", [a, b, c]) for a, b, c in product(range(6), range(8), range(9))]
+    values = product(range(6), range(16), range(17))
+    cases = [(f"test[{a}-{b}-{c}]", [a, b, c]) for a, b, c in values]
     chosen = [
         values
         for (_, values), is_chosen in zip(cases, chosen_cases(cases, 200), strict=True)
         if is_chosen
     ]
     assert {a for a, _, _ in chosen} == set(range(6))
-    assert {b for _, b, _ in chosen} == set(range(8))
-    assert len({c for _, _, c in chosen}) < 9
-    assert len(chosen) < 25
+    assert {b for _, b, _ in chosen} == set(range(16))
+    assert len({c for _, _, c in chosen}) < 17
+    assert len(chosen) < 30
+
+
+def test_a_case_of_each_kind_is_chosen() -> None:
+    cases = [(f"test[{number}]", [number]) for number in range(100)]
+    kinds = [number // 10 for number in range(100)]
+    chosen = chosen_cases(cases, 1000, kinds)
+    assert [kinds[number] for number in range(100) if chosen[number]] == list(range(10))
+    assert sum(chosen_cases(cases, 2, kinds)) == sum(chosen_cases(cases, 2))
 
 
 @pytest.mark.parametrize(
     ("arguments", "passed"),
     [
-        ([], 15),
-        (["--long"], 46),
+        ([], 18),
+        (["--long"], 58),
         (["test_it.py::test_sampled"], 40),
         (["test_it.py::test_long"], 1),
     ],
