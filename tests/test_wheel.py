@@ -52,8 +52,9 @@ def build_environment(folder: Path) -> None:
     (wheel,) = folder.glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
     python = python_of(folder)
-    install = ["--python", str(python), "install", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run([*pip, *install], check=True)
+    # The commands compile the modules that they import, which are few of the installed ones.
+    install = ["install", "--no-deps", "--no-index", "--no-compile", str(wheel)]
+    subprocess.run([*pip, "--python", str(python), *install], check=True)
     # Lines of this file extend the path; `.pth` files of these folders, such as that of an editable
     # installation of shardir, are not read.
     dependencies = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
