@@ -98,8 +98,6 @@ from shardir.frontend.lax.data_movement import (
     unstack as unstack,
 )
 from shardir.frontend.lax.elementwise import (
-    Precision as Precision,
-    PrecisionLike as PrecisionLike,
     RoundingMethod as RoundingMethod,
     abs as abs,
     acos as acos,
@@ -255,3 +253,7 @@ from shardir.frontend.lax.special_functions import (
     zeta as zeta,
 )
 from shardir.frontend.lax.stateful_random import rng_uniform as rng_uniform
+from shardir.frontend.numpy.tracer_helpers.product_precision import (
+    Precision as Precision,
+    PrecisionLike as PrecisionLike,
+)

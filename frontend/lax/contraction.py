@@ -9,20 +9,25 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow import loops
-from shardir.frontend.lax.elementwise import PrecisionLike
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.numpy.shaping import reshaping
+from shardir.frontend.numpy.tracer_helpers.product_precision import (
+    PrecisionLike,
+    check_precision,
+)
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, reshape
+from shardir.frontend.tracing.operands import as_tracer, convert, reshape
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, KEYS, REAL_OF, UNSIGNED
 from shardir.ir.types import TensorType
+from shardir.ops.type_checks import check_accumulator
 
 DotDimensionNumbers: TypeAlias = tuple[
     tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
@@ -71,11 +76,13 @@ def dot_general(
     """Contract ((lhs contracting, rhs contracting), (lhs batch, rhs batch)) dimensions.
 
     The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`. An
-    element of the product of bools is true if at least one product is true.
+    element of the product of bools is true if at least one product is true. Operands of different
+    element types are converted to `preferred_element_type`, or to the type with the larger range.
     `precision` is accepted and ignored: products have the precision of the element type, or
     of `preferred_element_type`.
     """
-    x, y = as_tracer(lhs), as_tracer(rhs)
+    check_precision(precision)
+    x, y = _unify_dtypes(as_tracer(lhs), as_tracer(rhs), preferred_element_type)
     (contract_x, contract_y), (batch_x, batch_y) = dimension_numbers
     letters = iter(ascii_letters)
     left = [next(letters) for _ in range(x.ndim)]
@@ -108,6 +115,37 @@ def dot_general(
     sizes = {**dict(zip(left, x.shape, strict=True)), **dict(zip(right, y.shape, strict=True))}
     shape = tuple(sizes[c] for c in (*batch, *kept))
     return emit("dot", x, y, dims=dims, result=TensorType(shape, dtype_of(preferred_element_type)))
+
+
+def _unify_dtypes(
+    x: Tracer, y: Tracer, preferred_element_type: DTypeLike | None
+) -> tuple[Tracer, Tracer]:
+    """Return operands of different element types in one type, as XLA multiplies them."""
+    names = x.value.type.dtype, y.value.type.dtype
+    if names[0] == names[1] or any(name in KEYS for name in names):
+        return x, y
+    common = max(names, key=_order_of_range)
+    if preferred_element_type is not None:
+        wider = dtype_of(preferred_element_type)
+        try:
+            check_accumulator(common, wider)
+        except TypeError as error:
+            raise OperationTypeError(with_location(f"dot: {error}")) from None
+        common = wider
+    return convert(x, common), convert(y, common)
+
+
+def _order_of_range(dtype: str) -> tuple[bool, int, int, int, bool]:
+    real = REAL_OF.get(dtype, dtype)
+    info = DTYPE_INFO[real]
+    limits = dtypes.finfo(info.numpy) if real in FLOATS else None
+    return (
+        dtype in COMPLEX,
+        -1 if limits is None else int(limits.maxexp),
+        -1 if limits is None else int(limits.nmant),
+        1 if dtype == "bool" else info.bits,
+        dtype not in UNSIGNED,
+    )
 
 
 @public(static=("precision",))
@@ -144,6 +182,7 @@ def ragged_dot(
     number of rows of each group; remaining rows give zeros. The implementation computes one product
     of all rows per group.
     """
+    check_precision(precision)
 
     x, y, sizes = as_tracer(lhs), as_tracer(rhs), as_tracer(group_sizes)
     fits = x.ndim == 2 and y.ndim == 3 and x.shape[1] == y.shape[1]

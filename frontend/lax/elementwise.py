@@ -6,8 +6,8 @@ type, and Python scalars adopt it. Shapes broadcast.
 
 import builtins
 from collections.abc import Sequence
-from enum import Enum, IntEnum
-from typing import Any, TypeAlias
+from enum import IntEnum
+from typing import Any
 
 from shardir.errors import OperationTypeError, suggest_name
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -285,21 +285,6 @@ bitwise_or = _define_binary(
     "bitwise_or", "the bitwise or of x and y; the logical or of bools", "or"
 )
 bitwise_xor = _define_binary("bitwise_xor", "the bitwise exclusive or of x and y", "xor")
-
-
-class Precision(Enum):
-    """The precision of products; accepted for compatibility and ignored."""
-
-    DEFAULT = 0
-    """The lowest precision of JAX."""
-    HIGH = 1
-    """The intermediate precision of JAX."""
-    HIGHEST = 2
-    """The highest precision of JAX."""
-
-
-PrecisionLike: TypeAlias = str | Precision | tuple[str, str] | tuple[Precision, Precision] | None
-"""The precision of a product, of both operands or of each; it does not change results here."""
 
 
 class RoundingMethod(IntEnum):

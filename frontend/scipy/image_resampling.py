@@ -16,9 +16,12 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.contraction import dot_general
-from shardir.frontend.lax.elementwise import PrecisionLike
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
+from shardir.frontend.numpy.tracer_helpers.product_precision import (
+    PrecisionLike,
+    check_precision,
+)
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert
@@ -84,6 +87,7 @@ def resize(
     `antialias` widens the kernel of dimensions that become smaller. `precision` is accepted and
     ignored. Raise `ShapeError` for another number of dimensions.
     """
+    check_precision(precision)
     x, sizes, chosen = _check_image("resize", image, shape, method)
     if chosen is ResizeMethod.NEAREST:
         return _take_nearest(x, sizes)
@@ -113,6 +117,7 @@ def scale_and_translate(
     outside of the image are 0. Raise `ShapeError` for another number of dimensions or elements, and
     `ArgumentError` for the method "nearest".
     """
+    check_precision(precision)
     x, sizes, chosen = _check_image("scale_and_translate", image, shape, method)
     if chosen is ResizeMethod.NEAREST:
         raise ArgumentError(

@@ -11,9 +11,12 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.convolutions.convolution import conv_general_dilated
-from shardir.frontend.lax.elementwise import PrecisionLike
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind, is_complex
+from shardir.frontend.numpy.tracer_helpers.product_precision import (
+    PrecisionLike,
+    check_precision,
+)
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert
@@ -38,6 +41,7 @@ def convolve(
     The method "direct", which "auto" selects, adds products; "fft" multiplies Fourier transforms.
     `precision` is accepted and ignored.
     """
+    check_precision(precision)
     return _convolve("convolve", in1, in2, mode, method)
 
 
@@ -50,6 +54,7 @@ def correlate(
     precision: PrecisionLike = None,
 ) -> Tracer:
     """Return the correlation of two arrays along all dimensions; see `convolve`."""
+    check_precision(precision)
     return _convolve("correlate", in1, _reverse(in2), mode, method)
 
 
@@ -63,6 +68,7 @@ def convolve2d(
     precision: PrecisionLike = None,
 ) -> Tracer:
     """Return the convolution of two matrices; elements outside of them are zero."""
+    check_precision(precision)
     _check_matrices("convolve2d", in1, in2, boundary, fillvalue)
     return _convolve("convolve2d", in1, in2, mode, "direct")
 
@@ -81,6 +87,7 @@ def correlate2d(
     As in SciPy, with the mode "same" an even number of elements has its center one element further
     than in `correlate`, and with the mode "valid" the smaller matrix is conjugated.
     """
+    check_precision(precision)
     _check_matrices("correlate2d", in1, in2, boundary, fillvalue)
     x, y = as_tracer(in1), as_tracer(in2)
     if mode == "valid" and x.size < y.size:

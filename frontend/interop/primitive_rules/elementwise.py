@@ -55,8 +55,9 @@ def _register_elementary(name: str) -> None:
     @register_rule(name)
     def apply_elementary(equation: Equation) -> Tracer:
         accuracy = equation.params.get("accuracy")
-        parts = [getattr(accuracy, part, None) for part in ("atol", "rtol", "ulps")]
-        tolerance = None if None in parts else lax.Tolerance(*parts)
+        tolerance = None
+        if hasattr(accuracy, "ulps"):
+            tolerance = lax.Tolerance(accuracy.atol, accuracy.rtol, accuracy.ulps)
         function: Callable[..., Tracer] = getattr(lax, name)
         return function(*equation.broadcast_operands(), tolerance)
 

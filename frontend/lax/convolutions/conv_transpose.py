@@ -12,7 +12,7 @@ from shardir.frontend.lax.convolutions.convolution import (
     conv_general_dilated,
 )
 from shardir.frontend.lax.data_movement import rev, transpose
-from shardir.frontend.lax.elementwise import PrecisionLike
+from shardir.frontend.numpy.tracer_helpers.product_precision import PrecisionLike
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer

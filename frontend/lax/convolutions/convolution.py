@@ -10,6 +10,7 @@ from shardir.errors import OperationTypeError, ShardirError, count_noun
 from shardir.frontend.argument_checks import as_items, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
@@ -223,6 +224,7 @@ def conv_general_dilated(
     (batch, feature, spatial...) positions; `padding` is "SAME", "VALID" or (low, high) pairs. The
     result has the element type of the operands, or `preferred_element_type`.
     """
+    check_precision(precision)
     x, w = as_tracer(lhs), as_tracer(rhs)
     if x.ndim != w.ndim or x.ndim < 2:
         raise OperationTypeError(

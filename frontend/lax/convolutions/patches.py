@@ -13,9 +13,9 @@ from shardir.frontend.lax.convolutions.convolution import (
     conv_dimension_numbers,
     conv_general_dilated,
 )
-from shardir.frontend.lax.elementwise import PrecisionLike
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers import inspection
+from shardir.frontend.numpy.tracer_helpers.product_precision import PrecisionLike
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 

@@ -21,6 +21,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_conjugate,
     emit_elementwise,
 )
+from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
@@ -116,6 +117,7 @@ def matmul(
     `precision` is accepted for compatibility and ignored: products have the precision of the
     element type. The result has the promoted element type, or `preferred_element_type`.
     """
+    check_precision(precision)
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
         raise ShapeError(
@@ -148,17 +150,23 @@ def dot(
     The result has the remaining axes of `a`, then those of `b`. Scalars are multiplied.
     `precision` is accepted for compatibility and ignored.
     """
+    check_precision(precision)
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
-        if preferred_element_type is None:
-            return apply_elementwise("mul", x, y)
-        dtype = dtype_of(preferred_element_type)
-        return convert(apply_elementwise("mul", *promote_to_wider(dtype, x, y)), dtype)
+        return _multiply_scalars(x, y, preferred_element_type)
     _check_contracted_sizes("dot", x, -1, y, -2 if y.ndim > 1 else -1)
     rows = "b" if x.ndim == 2 else "".join(BATCH_LETTERS[: x.ndim - 1])
     columns = "h" if y.ndim == 2 else "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])
     right = f"{columns[:-1]}i{columns[-1:]}"
     return contract(x, y, f"{rows}i,{right}->{rows}{columns}", preferred_element_type)
+
+
+def _multiply_scalars(x: Tracer, y: Tracer, preferred_element_type: DTypeLike | None) -> Tracer:
+    """Return the products of operands of which one is a scalar."""
+    if preferred_element_type is None:
+        return apply_elementwise("mul", x, y)
+    dtype = dtype_of(preferred_element_type)
+    return convert(apply_elementwise("mul", *promote_to_wider(dtype, x, y)), dtype)
 
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
@@ -170,6 +178,7 @@ def vdot(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the sum of the products of all elements, those of `a` conjugated, as a scalar."""
+    check_precision(precision)
     x, y = map(flatten, promote(a, b))
     _check_contracted_sizes("vdot", x, 0, y, 0)
     return contract(emit_conjugate(x), y, "i,i->", preferred_element_type)
@@ -183,6 +192,7 @@ def vecdot(
     """Return the dot products of vectors along `axis`, `x1` conjugated; the other axes
     broadcast.
     """
+    check_precision(precision)
     x, y = promote(x1, x2)
     i, j = canonicalize_axis(axis, x.ndim), canonicalize_axis(axis, y.ndim)
     _check_contracted_sizes("vecdot", x, i, y, j)
@@ -206,6 +216,7 @@ def matvec(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the products of matrices with vectors in the last axes; the axes before broadcast."""
+    check_precision(precision)
     x, y = promote(x1, x2)
     if x.ndim < 2 or not y.ndim:
         raise ShapeError(
@@ -228,6 +239,7 @@ def vecmat(
     """Return the products of conjugated vectors with matrices in the last axes; others
     broadcast.
     """
+    check_precision(precision)
     x, y = promote(x1, x2)
     if not x.ndim or y.ndim < 2:
         raise ShapeError(
@@ -250,9 +262,10 @@ def inner(
 
     The result has the remaining axes of `a`, then those of `b`.
     """
+    check_precision(precision)
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
-        return apply_elementwise("mul", x, y)
+        return _multiply_scalars(x, y, preferred_element_type)
     _check_contracted_sizes("inner", x, -1, y, -1)
     rows = "".join(BATCH_LETTERS[: x.ndim - 1])
     columns = "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])
@@ -292,6 +305,7 @@ def tensordot(
     `axes` is a number n (the last n axes of `a` and the first n of `b`) or a pair of lists of axes.
     The result has the remaining axes of `a`, then those of `b`.
     """
+    check_precision(precision)
     x, y = promote(a, b)
     if isinstance(axes, (tuple, list)):
         pair = [(e,) if not isinstance(e, (tuple, list)) else tuple(e) for e in axes]

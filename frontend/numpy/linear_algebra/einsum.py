@@ -21,6 +21,7 @@ from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.linear_algebra.diagonals import diagonal_in_place
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool, check_no_out
+from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -50,6 +51,7 @@ def einsum(
     accepted for compatibility and ignored: the order of pairs is always greedy. Raise `ShapeError`
     if sizes disagree, and `ArgumentError` for invalid subscripts.
     """
+    check_precision(precision)
     check_no_out("einsum", out)
     text, arrays = _as_text_subscripts(subscripts, operands)
     return call_with_out_sharding(
