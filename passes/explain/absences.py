@@ -50,10 +50,10 @@ def absences(history: FunctionHistory, explained: ExplainedValue) -> Iterator[Ab
     """
     value, cell, sharding = explained.value, explained.cell, explained.propagated
     mesh = history.mesh(sharding or history.final_shardings.get(cell))
-    used = list(sharding.used_axes()) if sharding else []
     if cell in history.refusing_visits:
-        for axis in used:
-            yield from _AbsenceSearch(history, value, cell, axis, mesh).elsewhere_refused()
+        for dim, dim_sharding in enumerate(sharding.dims if sharding else ()):
+            for axis in dim_sharding.axes:
+                yield from _AbsenceSearch(history, value, cell, axis, mesh).elsewhere_refused(dim)
     for axis in place_graph(history).unused_axes(sharding, mesh):
         if axis.size == 1:
             yield _plain(history.axis(axis, mesh), RefusalReason.UNIT)
@@ -215,9 +215,9 @@ class _AbsenceSearch:
             or [self.explain_missing_connection()]
         )
 
-    def elsewhere_refused(self) -> list[Absence]:
-        """Return where an axis that shards the value was refused in another dimension."""
-        places = [(self.cell, dim) for dim in range(self.value.type.rank)]
+    def elsewhere_refused(self, own_dim: int) -> list[Absence]:
+        """Return where an axis that shards a dimension of the value was refused in another one."""
+        places = [(self.cell, dim) for dim in range(self.value.type.rank) if dim != own_dim]
         hits = (hit for cell_dim in places for hit in self.hits(cell_dim))
         used = [hit for hit in hits if hit.own and hit.refusal.reason is RefusalReason.USED]
         return list(dict.fromkeys(self.absence_of(hit, far=False) for hit in used))

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from shardir import ops as specs
 from shardir.cost.communication import (
+    REQUESTED,
     Collective,
     format_axes,
     list_collectives,
@@ -113,7 +114,8 @@ class CollectiveCauses:
         row = with_source_line(row, self.before.main.name, self.history.places)
         op = _find_operation(self._ops, row.value)
         annotations = tuple(self._annotations(op, row)) if op else ()
-        if op is None or op.spec is not specs.reshard:
+        # An operation that communicates by itself may have named its collective after an operand.
+        if op is None or op.spec is not specs.reshard or row.why != (op.why or REQUESTED):
             return CollectiveCause(row, "", None, (), annotations)
         (source,), target = op.operands, op.result
         old, new = _sharding(source, target), _sharding(target, source)
@@ -211,7 +213,7 @@ def _alternatives(
     replicated = Sharding.fully_replicated(old.mesh, type.rank)
     completed = Sharding.of(old.mesh, old.axes)
     for middle in (completed, replicated):
-        if middle not in (old, new) and not new.unreduced:
+        if not new.unreduced:
             steps = plan_reshard(old, middle, type) + plan_reshard(middle, new, type)
             yield _alternative(steps, words.format_sharding(middle))
 

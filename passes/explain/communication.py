@@ -66,7 +66,7 @@ def tabulate_collectives(
     collectives: Sequence[Collective], function: str, places: SourceLocations | None = None
 ) -> Communication:
     """Return the tables of the collectives of a function; see `communication`."""
-    return tabulate([with_source_line(row, function, places or {}) for row in collectives])
+    return tabulate([with_source_line(row, function, places) for row in collectives])
 
 
 def tabulate(rows: Sequence[Collective]) -> Communication:
@@ -80,7 +80,7 @@ def tabulate(rows: Sequence[Collective]) -> Communication:
     )
 
 
-def with_source_line(row: Collective, function: str, places: SourceLocations) -> Collective:
+def with_source_line(row: Collective, function: str, places: SourceLocations | None) -> Collective:
     """Return a collective with the line of the value it serves: passes only add suffixes to
     names."""
     if row.loc is not None:

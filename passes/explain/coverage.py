@@ -84,7 +84,7 @@ def _unsharded_dims_of_type(
     used = (*sharding.used_axes(), *sharding.unreduced)
     free = [Axis(name, 1, size) for name, size in mesh.axes if size > 1]
     free = [axis for axis in free if difference_of_axes(axis, used) == [axis]]
-    nbytes = type.nbytes // (count_positions(sharding.used_axes()) or 1)
+    nbytes = type.nbytes // count_positions(sharding.used_axes())
     for dim, size in enumerate(type.shape):
         fits = [axis for axis in free if size and size % axis.size == 0]
         if fits and not sharding.dims[dim].axes:

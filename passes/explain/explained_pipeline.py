@@ -75,9 +75,8 @@ class ExplainedPipeline:
 
         If the program cannot be partitioned, these are the shardings after propagation.
         """
+        propagated = Pipeline((*self.preparing, self.propagate))(module)
         try:
-            return Pipeline((*self.preparing, self.propagate, *self.deciding))(module)
+            return Pipeline(self.deciding)(propagated)
         except PartitionError:
-            if not self.deciding:
-                raise
             return self.without_deciding.decide(module)

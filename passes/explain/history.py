@@ -175,7 +175,8 @@ class FunctionHistory:
     @cached_property
     def makers(self) -> dict[str, Op]:
         """The operation that defines each value, by name."""
-        return {v.name: op for op in self.function.body.walk() for v in op.results}
+        functions = self.function, self.story.function  # Passes may remove operations.
+        return {v.name: op for f in functions for op in f.body.walk() for v in op.results}
 
     @cached_property
     def computations(self) -> dict[str, tuple[Op, ...]]:
@@ -330,9 +331,7 @@ class FunctionHistory:
             loc = self.loc_of_value(value.name) or self.loc_of_op(op)
             return Annotation(subject, value_text(value), text, self.name, loc)
         maker = self.makers.get(value.name)
-        if stated.constraint is not None or (
-            maker is not None and maker.spec is ops.sharding_constraint
-        ):
+        if maker is not None and maker.spec is ops.sharding_constraint:
             subject = Subject.CONSTRAINT
         elif value in self.story.function.body.params:
             subject = Subject.ARGUMENT

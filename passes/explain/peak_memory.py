@@ -56,13 +56,13 @@ def peak_memory(module: Module, *, places: SourceLocations | None = None) -> Pea
     return PeakMemory(
         estimate_memory(module),
         name_of_op(ops[memory.position]) if ops else "",
-        tuple(live_values(module, memory, places or {})),
+        tuple(live_values(module, memory, places)),
         name_counted_function(module),
     )
 
 
 def live_values(
-    module: Module, memory: MemoryTimeline, places: SourceLocations
+    module: Module, memory: MemoryTimeline, places: SourceLocations | None
 ) -> Iterator[LiveValue]:
     """Yield the values that are alive at the peak, the largest first."""
     printer, body = Printer(module.meshes), module.main.body
@@ -93,7 +93,7 @@ def live_values(
     yield from sorted(rows, key=lambda row: -row.nbytes)
 
 
-def location_of_op(op: Op, function: str, places: SourceLocations) -> Loc | None:
+def location_of_op(op: Op, function: str, places: SourceLocations | None) -> Loc | None:
     """Return the source line of an operation, or of the value that it was made for."""
     if op.loc is not None or not op.results:
         return op.loc

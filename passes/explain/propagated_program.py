@@ -181,8 +181,6 @@ def propagate_with_history(
     try:
         decided = Pipeline(pipeline.deciding)(propagated, observe)
     except PartitionError:
-        if not pipeline.deciding:
-            raise
         return propagate_with_history(program, pipeline.without_deciding, places)
     locations = places if places is not None else getattr(program, "user_locations", {})
     return PropagatedProgram(

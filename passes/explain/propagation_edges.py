@@ -114,8 +114,6 @@ def _edges_of_step(step: PropagationStep, number: int) -> Iterator[AxisEdge]:
             last: Axis | None = None
             for factor in factors:
                 old, new = before[tensor][factor].axes, after[tensor][factor].axes
-                if old == new:
-                    continue
                 gained = list(new[len(old) :])
                 if old and old[-1] != new[len(old) - 1]:
                     gained.insert(0, new[len(old) - 1])

@@ -105,14 +105,12 @@ class AnnotationTrial:
                 self.replay.differences_without(size + number, NO_SHARDING), None, number
             )
         value = stated.value
-        network, known = self.prepared.network, self.prepared.stated
-        if value in self.entangled or value not in network.cells:
+        if value in self.entangled:
             return None
-        cell = network.cells[value]
-        others = (known[each] for each in (network.owners[cell], *self.values[cell])
-                  if each is not value and each in known)  # fmt: skip
-        now = self.steppers.shardings.number(next(others, None))
-        return self.is_same_without(self.replay.differences_without(cell, now), value, None)
+        # Values that share a cell are those of an edge, which are entangled.
+        cell = self.prepared.network.cells[value]
+        now = self.replay.differences_without(cell, NO_SHARDING)
+        return self.is_same_without(now, value, None)
 
     def is_same_without(
         self, other: dict[int, int], silent: Value | None, result: int | None

@@ -93,7 +93,7 @@ def _absent_axes(stated: Sharding | None, decided: Sharding | None) -> set[tuple
         (format_name(axis.name), dim)
         for dim, axes in enumerate(stated.axes if stated else ())
         for axis in axes
-        if decided is None or axis not in decided.axes[dim]
+        if axis not in (decided.axes[dim] if decided else ())
     }
 
 

@@ -9,11 +9,13 @@ import pytest
 import shardir as sd
 from shardir.cost.communication import list_collectives
 from shardir.passes.explain import ExplainError, communication, explain_collective
-from shardir.passes.explain.collective_causes import CollectiveCause
+from shardir.passes.explain.collective_causes import CollectiveCause, CollectiveCauses
+from shardir.passes.explain.propagated_program import pipeline_of, propagate_with_history
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pipeline
 from shardir.text.definition_locations import find_definition_locations
 from shardir.text.parser import parse
-from tests.passes.explain.programs import MLP
+from shardir.text.printer import print_module
+from tests.passes.explain.programs import MLP, program
 
 SCATTERED = """\
 mesh @m = [x=4]
@@ -147,3 +149,54 @@ def test_an_unknown_collective_is_an_error() -> None:
     with pytest.raises(ExplainError) as error:
         explain_text(SCATTERED.replace("16@x", "16").replace("8@x", "8"), "%y")
     assert str(error.value) == "the program does not communicate"
+
+
+def causes_of(text: str) -> list[CollectiveCause]:
+    module = parse(text)
+    rows = list_collectives(Pipeline.parse(DEFAULT_PIPELINE)(module))
+    return [explain_collective(module, row) for row in rows]
+
+
+WINDOW = (
+    '%v = reduce_window(%x, op="add", window=[3], strides=[1], padding=[[0, 0]], '
+    "base_dilation=[1], window_dilation=[1]) : f32[14]"
+)
+
+
+@pytest.mark.parametrize(
+    ("params", "lines", "result"),
+    [
+        ("%x: f32[8@b]", ["%v = cummax(%x, dim=0, reverse=false) : f32[8]"], "f32[8]"),
+        ("%c: f32[16@b]", ["%x = neg(%c) : f32[16]", WINDOW], "f32[14]"),
+        ("%c: f32[16@a]", ["%x = sharding_constraint(%c) : f32[16@b]", WINDOW], "f32[14]"),
+    ],
+    ids=["of a new value", "of an operand", "of a resharded operand"],
+)
+def test_communication_of_an_operation_itself_is_part_of_no_reshard(
+    params: str, lines: list[str], result: str
+) -> None:
+    causes = causes_of(program(params, result, *lines, "return %v"))
+    (cause,) = [each for each in causes if " runs along " in each.collective.why]
+    assert cause.collective.why.endswith("runs along dimension 0 of %x, which is sharded over b")
+    assert (cause.move, cause.chosen, cause.dearer) == ("", None, ())
+
+
+def test_an_unreduced_sharding_is_not_reached_via_others() -> None:
+    line = "%v = sharding_constraint(%x) : f32[8, 8@b] unreduced(a)"
+    (cause,) = causes_of(program("%x: f32[8@b, 8]", "f32[8, 8@b] unreduced(a)", line, "return %v"))
+    assert cause.move == "f32[8, 8] from [b, -] to [-, b] unreduced over a"
+    assert cause.chosen is not None
+    assert (cause.chosen.steps, cause.dearer) == (("all-to-all", "unreduce"), ())
+
+
+def test_values_that_propagation_did_not_have_have_no_annotations() -> None:
+    module = parse(SCATTERED)
+    pipeline = pipeline_of(module)
+    run = propagate_with_history(module, pipeline, {})
+    until = [step.name for step in pipeline.partitioning].index("partition")
+    before = Pipeline(pipeline.partitioning[:until])(run.decided)
+    (row,) = list_collectives(Pipeline(pipeline.partitioning[until:])(before))
+    other = parse(print_module(before).replace("%a", "%new"))
+    named, unnamed = (CollectiveCauses(each, run.history()).cause(row) for each in (before, other))
+    assert [a.name for a in named.annotations] == ["0", "%a", "%b"]
+    assert [a.name for a in unnamed.annotations] == ["0", "%b"]

@@ -169,3 +169,36 @@ def test_an_unknown_function_is_an_error_that_names_the_others() -> None:
     with pytest.raises(ExplainError) as error:
         explain(parse(text), "%x", function="quite_another_name")
     assert str(error.value) == "no function is called 'quite_another_name'; there is @f"
+
+
+def test_the_path_of_an_axis_through_a_group_names_its_members() -> None:
+    text = program(
+        "%x: f32[8@a], %y: f32[8]",
+        "f32[8]",
+        "%z = neg(%x) : f32[8]",
+        "sharding_group(%z, group=0)",
+        "sharding_group(%y, group=0)",
+        "%w = neg(%y) : f32[8]",
+        "return %w",
+    )
+    assert explained(text, "%w")[1].splitlines()[3] == (
+        "  %z -> %y  forwards through sharding group 0  along dimension 0 of %z  round 0"
+    )
+
+
+def test_a_constraint_that_a_later_pass_removes_is_named() -> None:
+    text = program(
+        "%x: f32[8, 4]",
+        "f32[8, 4]",
+        '%y = sharding_constraint(%x) : f32[8@a, 4] loc("m.py":7:3)',
+        "%w = neg(%x) : f32[8, 4]",
+        "return %w",
+    )
+    paragraph = explained(text, "%w", pipeline="propagate,dce,reshard,partition")[1]
+    assert paragraph.splitlines()[1] == "  stated by constraint %y: f32[8@a, 4]  m.py:7"
+
+
+def test_a_summary_counts_values_without_a_sharding() -> None:
+    text = program("%x: f32[8@a], %y: f32[4]", "f32[8], f32[4]", "return %x, %y")
+    summary = summarize(parse(text), pipeline="propagate{keep_open=true},reshard,partition")
+    assert str(summary).splitlines()[0] == "1 of 2 tensors sharded"

@@ -126,3 +126,66 @@ func @f(
 """
     steps = [int(step) for each in edges(text) for step in re.findall(r"step-(\d+)", each)]
     assert sorted(steps) == [0, 1, 2]
+
+
+def test_a_factor_that_a_tensor_lacks_has_no_source_there() -> None:
+    text = """\
+func @f(
+  %p: bool[],
+  %x: f32[8],
+) -> (f32[8@a]) {
+  %v = select(%p, %x, %x) : f32[8]
+  return %v
+}
+"""
+    assert edges(text) == [
+        attribute('{step-0 = [{"a" = result-0 -> [operand-0]}]}'),
+        attribute('{step-1 = [{"a" = result-0 -> [operand-1, operand-2]}]}'),
+    ]
+
+
+def test_only_gained_axes_are_edges() -> None:
+    text = """\
+func @f(
+  %x: f32[8@(a, b)],
+) -> (f32[8]) {
+  %v = neg(%x) : f32[8@a?]
+  return %v
+}
+"""
+    assert edges(text)[1] == attribute('{step-1 = [{"b" = operand-0 -> [result-0]}]}')
+
+
+@pytest.mark.parametrize(
+    ("operand", "moves"),
+    [
+        ("f32[2@a, 2@c:(2)2]", ('"a"', '"c":(2)2')),
+        ("f32[2@c:(2)2, 2@c:(1)2]", ('"c":(1)2', '"c":(2)2')),
+        ("f32[2@c:(1)2, 2@c:(2)2]", ('"c":(1)4',)),
+    ],
+)
+def test_adjacent_parts_of_one_axis_are_one_edge(operand: str, moves: tuple[str, ...]) -> None:
+    text = f"""\
+func @f(
+  %x: {operand},
+) -> (f32[4]) {{
+  %y = reshape(%x) : f32[4]
+  return %y
+}}
+"""
+    found = ", ".join(f"{{{axis} = operand-0 -> [result-0]}}" for axis in moves)
+    assert edges(text)[1] == attribute(f"{{step-0 = [{found}]}}")
+
+
+def test_a_factor_may_gain_nothing() -> None:
+    text = """\
+func @f(
+  %x: f32[16@a],
+) -> (f32[2, 8]) {
+  %y = reshape(%x) : f32[2, 8]
+  %z = reshape(%y) : f32[16]
+  return %y
+}
+"""
+    move = '{"a" = operand-0 -> [result-0]}'
+    assert edges(text) == [attribute(f"{{step-{step} = [{move}]}}") for step in (2, 0, 1)]

@@ -106,10 +106,26 @@ func @f(%x: f32[8@a], %y: f32[8]) -> (f32[8@a]) {
             ),
             Propagate(),
         ),
+        (
+            PLAIN_PROGRAM.replace(
+                "  %z = ",
+                "  %m = manual_computation(%y, axes=[a], in_axes=[[[a]]], out_axes=[[[a]]]) "
+                ": f32[8] {\n    (%p: f32[4]) =>\n    yield %p\n  }\n  %z = ",
+            ),
+            Propagate(),
+        ),
         (PLAIN_PROGRAM.replace("%x: f32[8@a]", "%x: f32[8@a p1]"), Propagate()),
         (PLAIN_PROGRAM.replace("-> (f32[8@a])", "-> (f32[8@a p1])"), Propagate()),
     ],
-    ids=["meshes", "order", "no preparation", "group", "priority", "priority of a result"],
+    ids=[
+        "meshes",
+        "order",
+        "no preparation",
+        "group",
+        "manual computation",
+        "priority",
+        "priority of a result",
+    ],
 )
 def test_programs_that_replay_does_not_support(text: str, propagate: Propagate) -> None:
     """Each annotation is tried by propagation then; the result is the same."""

@@ -248,6 +248,12 @@ def test_shardings_of_parts_of_axes_are_no_constraints() -> None:
     assert compare_with_xla(parse_hlo(GATHERED), parse(text)).lines[0].constraints == ()
 
 
+def test_replicated_values_are_no_constraints() -> None:
+    text = PROGRAM.replace("8@data, 16", "8, 16").replace("8@model", "8")
+    (line, _) = compare_with_xla(parse_hlo(GATHERED), parse(text)).lines
+    assert (line.line, line.extra, line.constraints) == ("train.py:4", 256, ())
+
+
 def test_values_without_lines_are_no_constraints() -> None:
     (first, _) = compare_with_xla(parse_hlo(WITHOUT_LINE), parse(PROGRAM.replace(
         ' loc("train.py":4:3)', ""

@@ -290,6 +290,14 @@ DOT = "f32[8,8]{1,0} dot(a, p), lhs_contracting_dims={0}, rhs_contracting_dims={
 def test_derivatives_of_intermediate_values_are_not_those_of_arguments(
     users: str, text: str
 ) -> None:
+    cause = cause_in_backward_pass(users)
+    assert (cause.kind, cause.text) == (XlaCauseKind.PARTIAL_SUMS, text)
+
+
+def cause_in_backward_pass(
+    users: str, collective: str = f"all-reduce(p), {GROUPS}", metadata: str = BACKWARD
+) -> XlaCause:
+    """Return the cause of a collective %c with some users."""
     module = parse_hlo(f"""HloModule m, num_partitions=2
 
 fused {{
@@ -306,11 +314,50 @@ step {{
 
 ENTRY main {{
   p = f32[8,8]{{1,0}} parameter(0)
-  c = f32[8,8]{{1,0}} all-reduce(p), {GROUPS}, {BACKWARD}
+  c = f32[8,8]{{1,0}} {collective}, {metadata}
 {users}}}
 """)  # noqa: E501
-    cause = find_xla_causes(module)["c"]
-    assert (cause.kind, cause.text) == (XlaCauseKind.PARTIAL_SUMS, text)
+    return find_xla_causes(module)["c"]
+
+
+FORWARD = 'metadata={op_name="jit(f)/jvp()/dot_general"}'
+USED_BY_DERIVATIVE = f"  ROOT r = {DOT.replace('dot(a', 'dot(c')}, {BACKWARD}\n"
+
+
+def test_other_collectives_of_the_backward_pass_are_no_sums() -> None:
+    shift = "collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0}}"
+    assert cause_in_backward_pass(USED_BY_DERIVATIVE, shift).kind is XlaCauseKind.SHIFT
+    assert cause_in_backward_pass(USED_BY_DERIVATIVE).text == INTERMEDIATE
+
+
+def test_a_sum_of_the_forward_pass_that_a_derivative_uses() -> None:
+    text = cause_in_backward_pass(USED_BY_DERIVATIVE, metadata=FORWARD).text
+    assert text == "dot_general sums over a sharded dimension: each device has a partial result"
+
+
+LOOP = "  w = (f32[8,8]{1,0}) tuple(c)\n  l = f32[8,8]{1,0} while(w), condition=step, body=step\n"
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        USED_BY_DERIVATIVE.replace(BACKWARD, FORWARD),
+        f"  ROOT r = f32[8,8]{{1,0}} tanh(c), {BACKWARD.replace('dot_general', 'tanh')}\n",
+        LOOP + USED_BY_DERIVATIVE.replace("dot(c", "dot(l"),
+    ],
+    ids=["forward pass", "no contraction", "behind a loop"],
+)
+def test_other_users_are_no_contractions_of_the_backward_pass(users: str) -> None:
+    assert cause_in_backward_pass(users).text == OF_ARGUMENT
+
+
+def test_the_number_of_followed_users_of_a_derivative_is_limited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users = "  a = f32[8,8]{1,0} copy(c)\n" + USED_BY_DERIVATIVE.replace("dot(c", "dot(a")
+    assert cause_in_backward_pass(users).text == INTERMEDIATE
+    monkeypatch.setattr(xla_causes, "_MAX_FOLLOWED_USERS", 2)
+    assert cause_in_backward_pass(users).text == OF_ARGUMENT
 
 
 @pytest.mark.parametrize(
