@@ -100,6 +100,32 @@ def test_a_loop_reshards_an_outer_value_once() -> None:
     ]
 
 
+def test_the_operands_of_a_pipeline_are_unsharded() -> None:
+    """Its parameters are, and operations of its block that need shards slice them."""
+    module = run_reshard("""\
+func @f(
+  %a: f32[16@-, 8@x],
+) -> (f32[]) {
+  %loss = pipeline(%a, microbatches=4, schedule="1f1b", axis="y", batched=[0]) : f32[] {
+    (%b: f32[4@-, 8@x]) =>
+    %c = exp(%b) : f32[4@-, 8@x]
+    %d = sum(%c, dims=[0, 1]) : f32[]
+    yield %d
+  }
+  return %loss
+}
+""")
+    assert body(module) == [
+        "%a.unsharded = reshard(%a) : f32[16@-, 8@-]",
+        '%loss = pipeline(%a.unsharded, microbatches=4, schedule="1f1b", axis="y", batched=[0]) : '
+        "f32[] {",
+        "%b.sharded = reshard(%b) : f32[4@-, 8@x]",
+        "%c = exp(%b.sharded) : f32[4@-, 8@x]",
+        "%d.partial = sum(%c, dims=[0, 1]) : f32[] unreduced(x)",
+        "%d = reshard(%d.partial) : f32[]",
+    ]
+
+
 @pytest.mark.parametrize(
     ("loop", "runs"),
     [

@@ -78,6 +78,57 @@ def test_operations_without_a_rule_are_errors_on_request() -> None:
     )
 
 
+def test_operations_without_a_rule_may_move_operands_without_elements() -> None:
+    text = UNRULED.replace("8@x]", "8@x, 0@-]")
+    module = Pipeline.parse("reshard{on_fallback=error}")(parse(MESH + text))
+    assert body(module)[0] == "%a.unsharded = reshard(%a) : f32[8@-, 0@-]"
+    assert reasons(module) == ["operand 0 of %b = opaque cannot be sharded and needs [-, -]"]
+
+
+def test_operations_without_a_rule_and_without_operands_have_unsharded_results() -> None:
+    module = run_reshard("""\
+func @f() -> (f32[8@x]) {
+  %b = opaque(operation="x.y", head="x.y %", attributes="", types="") : f32[8@x]
+  return %b
+}
+""")
+    assert body(module)[1:] == ["%b = reshard(%b.before_reshard) : f32[8@x]"]
+
+
+def test_reshapes_without_elements_have_unsharded_operands() -> None:
+    module = run_reshard("""\
+func @f(
+  %a: f32[4@x, 0@-],
+) -> (f32[3@-, 0@-]) {
+  %b = reshape(%a) : f32[3@-, 0@-]
+  return %b
+}
+""")
+    assert body(module)[0] == "%a.unsharded = reshard(%a) : f32[4@-, 0@-]"
+
+
+def test_a_loop_does_not_state_the_padding_of_its_results() -> None:
+    """An operation of its body does."""
+    module = run_reshard("""\
+func @f(
+  %a: f32[2@-],
+  %b: f32[6@-],
+) -> (f32[2@-], f32[3@-, 6@x]) {
+  %c, %d = scan(%a, carries=1, length=3) : f32[2@-], f32[3@-, 6@x] {
+    (%k: f32[2@-]) =>
+    %e = exp(%b) : f32[6@x]
+    yield %k, %e
+  }
+  return %c, %d
+}
+""")
+    (loop,) = module.main.body.ops
+    assert loop.why == ""
+    assert reasons(module) == [
+        "operand 0 of %e = exp needs [x]; dimension 0 of %b.sharded is padded from 6 to 8"
+    ]
+
+
 def test_created_values_state_where_their_padding_begins() -> None:
     module = run_reshard("""\
 func @f() -> (i32[6@x]) {
