@@ -97,7 +97,7 @@ def constrain_values(
 
     first = len(body.params)
     values = (*body.params, *anchors)
-    constrained = [i for i, axes in enumerate(best_axes) if i >= first and axes is not None]
+    constrained = [i for i in range(first, len(values)) if best_axes[i] is not None]
     constrained.sort(key=lambda i: not values[i].name.isdigit())
     _remove_needless(constrained, is_sufficient)
     return ConstrainedPlan(request, evaluator, best)
