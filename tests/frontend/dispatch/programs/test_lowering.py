@@ -1,5 +1,6 @@
 """The shardings and the mesh of a lowered program."""
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +14,11 @@ from shardir.frontend.dispatch.programs import lowering
 from shardir.frontend.dispatch.programs.lowering import split_used_axes
 from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
 from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.ir.host_function import HostFunction
+from shardir.ir.module import Op
+from shardir.passes.partitioning.custom_partitioning import rewrite_custom_partitionings
 from shardir.sharding import AbstractMesh, PartitionSpec as P, PositionalSharding
+from shardir.text.parser import parse
 from tests.error_assertions import assert_raises_exactly
 
 DEVICES = sd.devices()
@@ -151,3 +156,29 @@ def test_a_result_has_a_named_sharding_if_the_user_named_a_mesh() -> None:
     made = sd.jit(lambda x, y: x * y)(x, y)
     assert made.sharding == y.sharding
     assert type(made.sharding) is NamedSharding
+
+
+def test_only_calls_with_a_python_function_are_bound_to_a_mesh() -> None:
+    """A call that is read from text has the name of its partition function alone."""
+    text = """\
+func @f(
+  %a: f32[8],
+) -> (f32[8]) {
+  %b = custom-partitioning(%a, function="f", partition="p", factor_rule="") : f32[8]
+  return %b
+}
+"""
+    mesh: Any = "a mesh"
+    function = parse(text).main
+    bound = lowering._bind_custom_partitionings(function, mesh)
+    assert bound.body.ops[0].attrs == function.body.ops[0].attrs
+
+    def bind(op: Op) -> Op:
+        partition = HostFunction("p", lambda mesh: (f"the rule for {mesh}", print))
+        return replace(op, attrs={**op.attrs, "partition": partition})
+
+    function = rewrite_custom_partitionings(function, bind)
+    bound = lowering._bind_custom_partitionings(function, mesh)
+    attributes = bound.body.ops[0].attrs
+    assert attributes["factor_rule"] == "the rule for a mesh"
+    assert attributes["partition"].function is print
