@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from shardir.backends.base import Array, Backend, Executable, Shards, get_backend
 from shardir.ir.module import Module, spmd_mesh_of
+from shardir.ir.types import TensorType
 
 
 class DeviceShards(Sequence[Array]):
@@ -62,8 +63,14 @@ class DeviceBackend(Backend):
         return ""
 
     @abstractmethod
-    def compile_for(self, module: Module, ids: Sequence[int]) -> DeviceExecutable:
-        """Compile a module like `compile`, for the devices `ids` in the order of its mesh."""
+    def compile_for(
+        self, module: Module, ids: Sequence[int], results: Sequence[TensorType] | None = None
+    ) -> DeviceExecutable:
+        """Compile a module like `compile`, for the devices `ids` in the order of its mesh.
+
+        `results` are the types of the results on the host, if those of the module, which went
+        through `pipeline`, differ: random keys of four words are arrays of words there.
+        """
 
     def compile(self, module: Module) -> DeviceExecutable:
         if module.main.spmd is None:

@@ -38,7 +38,7 @@ SAMPLES = [
         value.type.dtype in RBG_KEYS for op in sample.function().body.ops for value in op.tensors
     )
 ]
-"""Those without keys of four words, which StableHLO text, GPU and IPU programs refuse."""
+"""Those without keys of four words, which StableHLO text and IPU programs refuse."""
 
 SMOOTH = [
     sample

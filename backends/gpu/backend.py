@@ -22,6 +22,7 @@ from shardir.backends.device_shards import DeviceBackend, DeviceExecutable, Devi
 from shardir.backends.emission import Emission
 from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER
 from shardir.backends.gpu.target import TARGET
+from shardir.backends.key_words import view_as_elements, view_as_words
 from shardir.errors import ShardirError
 from shardir.ir.dtypes import dtype_name
 from shardir.ir.mesh import Mesh
@@ -66,7 +67,9 @@ class GPUBackend(DeviceBackend):
             return self.kind
         return str(torch.cuda.get_device_name(id % self.device_count()))
 
-    def compile_for(self, module: Module, ids: Sequence[int]) -> "GPUProgram":
+    def compile_for(
+        self, module: Module, ids: Sequence[int], results: Sequence[TensorType] | None = None
+    ) -> "GPUProgram":
         """Emit the program as for a machine without shardir, and import it."""
         torch = self._torch()
         if self._folder is None:
@@ -83,7 +86,8 @@ class GPUBackend(DeviceBackend):
             torch.device(self.kind, id % count) if self.kind == "cuda" else torch.device(self.kind)
             for id in ids
         ]
-        return GPUProgram(main, module, mesh, places)
+        types = results or [value.type for value in module.main.body.returns]
+        return GPUProgram(main, mesh, places, types)
 
     def _torch(self) -> ModuleType:
         """Return the module torch; raise `NoGPUError` if it is missing or finds no GPU."""
@@ -114,7 +118,11 @@ class GPUProgram(DeviceExecutable):
     """An imported program, with the device of torch for each position of its mesh."""
 
     def __init__(
-        self, main: Main, module: Module, mesh: Mesh | None, places: "Sequence[torch.device]"
+        self,
+        main: Main,
+        mesh: Mesh | None,
+        places: "Sequence[torch.device]",
+        results: Sequence[TensorType],
     ) -> None:
         # The package of the module imports torch, an optional dependency.
         from shardir.backends.gpu.vendored.device_mesh import Mesh as Devices
@@ -122,8 +130,7 @@ class GPUProgram(DeviceExecutable):
         self._main = main
         self._mesh = Devices(dict(mesh.axes) if mesh is not None else {})
         self._places = list(places)
-        self._types = [param.type for param in module.main.body.params]
-        self._results = [value.type for value in module.main.body.returns]
+        self._results = list(results)
 
     def to_device(self, shards: Shards) -> DeviceShards:
         # The module imports torch, an optional dependency.
@@ -137,7 +144,8 @@ class GPUProgram(DeviceExecutable):
             # Devices on one GPU share equal arrays: no program writes into its arguments.
             key = id(array), str(place)
             if key not in made:
-                made[key] = to_torch(array, dtype_name(array.dtype)).to(place)
+                words = view_as_words(array)
+                made[key] = to_torch(words, dtype_name(words.dtype)).to(place)
             tensors.append(made[key])
         return GPUShards(tensors, self._places, list(shards))
 
@@ -188,7 +196,8 @@ class GPUShards(DeviceShards):
 
             assert self._type is not None
             # Each distinct tensor is converted once, so that devices share replicated arrays.
-            made = {id(each): to_numpy(each).view(self._type.numpy) for each in self.tensors}
+            dtype = self._type.numpy
+            made = {id(each): view_as_elements(to_numpy(each), dtype) for each in self.tensors}
             self._host = [made[id(each)] for each in self.tensors]
         return self._host[index]
 

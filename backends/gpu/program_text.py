@@ -16,7 +16,7 @@ from shardir.backends.gpu.lowering import lower_operation
 from shardir.backends.gpu.pipeline_text import pipelines_text
 from shardir.backends.gpu.runtime_files import RUNTIME_FOLDER, program_declaration
 from shardir.backends.pipeline_programs import program_blocks
-from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS, RBG_KEYS
+from shardir.ir.dtypes import DTYPE_INFO, NARROW_FLOATS
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module
 from shardir.ir.sharding import Axis
@@ -58,17 +58,11 @@ except ModuleNotFoundError as error:
 
 
 def _check_types(emission: Emission) -> None:
-    """Raise `EmissionError` for arrays of elements of less than a byte, and for keys of four
-    words."""
+    """Raise `EmissionError` for arrays of elements of less than a byte."""
     blocks = list(program_blocks(emission.module))
     values = [x for block in blocks for x in block.params]
     values += [x for block in blocks for op in block.walk() for x in op.results]
     for value in values:
-        if value.type.dtype in RBG_KEYS:
-            raise EmissionError(
-                f"%{value.name} is {value.type}; GPU programs have no keys of four words, make "
-                "keys of 'threefry2x32', as in random.key(seed, impl='threefry2x32')"
-            )
         info = DTYPE_INFO.get(value.type.dtype)
         if info is not None and info.bits < info.memory_bits:
             raise EmissionError(

@@ -15,7 +15,8 @@ class GPU(Target):
 
     name: ClassVar[str] = "gpu"
     pipeline: ClassVar[str] = (
-        "inline,combine-collectives,widen-small-dtypes,cse,simplify,fold-transposes,cse,dce,"
+        "expand-rbg-keys,inline,combine-collectives,widen-small-dtypes,cse,simplify,"
+        "fold-transposes,cse,dce,"
         f"fuse-products{{convert_inside=true,without={UNFUSED_OPERATIONS}}},dce,fuse{{without={UNFUSED_OPERATIONS}}}"
     )
     emits_pipelines: ClassVar[bool] = True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from shardir.backends.base import Array, Shards
 from shardir.backends.device_shards import DeviceBackend, DeviceExecutable, DeviceShards
+from shardir.backends.key_words import view_as_elements, view_as_words
 from shardir.backends.pjrt.program_text import PIPELINE, write_program
 from shardir.backends.pjrt.runtime import (
     LoadedProgram,
@@ -23,7 +24,7 @@ from shardir.backends.pjrt.runtime import (
 )
 from shardir.cost.memory import MemoryEstimate
 from shardir.ir.module import Module
-from shardir.ir.types import NumpyDType
+from shardir.ir.types import NumpyDType, TensorType
 
 if TYPE_CHECKING:
     import jax
@@ -46,8 +47,10 @@ class PJRTBackend(DeviceBackend):
     def how_to_add_devices(self, count: int) -> str:
         return how_to_add_devices(count)
 
-    def compile_for(self, module: Module, ids: Sequence[int]) -> "PJRTProgram":
-        return PJRTProgram(module, ids)
+    def compile_for(
+        self, module: Module, ids: Sequence[int], results: Sequence[TensorType] | None = None
+    ) -> "PJRTProgram":
+        return PJRTProgram(module, ids, results)
 
 
 BACKEND = PJRTBackend()
@@ -82,7 +85,8 @@ class PJRTShards(DeviceShards):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if self._host[index] is None:
-            self._host[index] = fetch_shard(self.array, self.devices[index], self._dtype)
+            elements = fetch_shard(self.array, self.devices[index])
+            self._host[index] = view_as_elements(elements, self._dtype)
         return self._host[index]
 
 
@@ -90,10 +94,13 @@ class PJRTShards(DeviceShards):
 class PJRTProgram(DeviceExecutable):
     """The program of each of the devices `ids`."""
 
-    def __init__(self, module: Module, ids: Sequence[int]) -> None:
+    def __init__(
+        self, module: Module, ids: Sequence[int], results: Sequence[TensorType] | None = None
+    ) -> None:
         self._module, self._devices = module, tuple(choose_devices(ids))
         self._params = [param.type for param in module.main.body.params]
         self._results = [value.type for value in module.main.body.returns]
+        self._host_results = self._results if results is None else list(results)
         self._overwritten: dict[int, int] = {}
         """The result that overwrites each donated argument."""
         self._text = write_program(module, {})
@@ -127,13 +134,14 @@ class PJRTProgram(DeviceExecutable):
         if isinstance(shards, PJRTShards) and shards.devices == self._devices:
             return shards
         host = list(shards)
-        return PJRTShards(put_shards(host, self._devices), self._devices, host[0].dtype, host)
+        array = put_shards([view_as_words(each) for each in host], self._devices)
+        return PJRTShards(array, self._devices, host[0].dtype, host)
 
     def run(self, args: Sequence[DeviceShards]) -> list[DeviceShards]:
         arrays = [self._argument(args, number) for number in range(len(args))]
         return [
             PJRTShards(array, self._devices, type.numpy)
-            for array, type in zip(self._load().run(arrays), self._results, strict=True)
+            for array, type in zip(self._load().run(arrays), self._host_results, strict=True)
         ]
 
     def _argument(self, args: Sequence[DeviceShards], number: int) -> "jax.Array":

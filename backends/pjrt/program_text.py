@@ -11,7 +11,7 @@ from shardir.op_rules.rule_table import missing_rule
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
 
-PIPELINE = "inline,widen-small-dtypes,dce"
+PIPELINE = "expand-rbg-keys,inline,widen-small-dtypes,dce"
 """The passes that a partitioned module goes through before XLA compiles it."""
 
 _NO_HOST_FUNCTION = "PJRT programs call no functions of Python"

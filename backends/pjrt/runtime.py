@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from shardir.backends.base import Array
 from shardir.errors import ShardirError, count_noun
-from shardir.ir.types import NumpyDType, TensorType
+from shardir.ir.types import TensorType
 
 if TYPE_CHECKING:
     import jax
@@ -134,12 +134,12 @@ def copy_shards(array: "jax.Array", devices: "Sequence[jax.Device]") -> "jax.Arr
     return put_shards([parts[device] for device in devices], devices)
 
 
-def fetch_shard(array: "jax.Array", device: "jax.Device", dtype: NumpyDType) -> Array:
+def fetch_shard(array: "jax.Array", device: "jax.Device") -> Array:
     """Return the part of an array of JAX on a device, in host memory."""
     with _as_own_errors(PJRTExecutionError, "the program failed"):
         (part,) = (shard.data for shard in array.addressable_shards if shard.device == device)
         elements: Array = np.asarray(part)
-    return elements if elements.dtype == dtype else elements.view(dtype)
+    return elements
 
 
 def wait_for_array(array: "jax.Array") -> None:

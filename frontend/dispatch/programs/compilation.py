@@ -25,7 +25,8 @@ def compile_module(module: Module, devices: Sequence[Device]) -> Executable | Un
     if backend != "cpu":
         chosen = get_device_backend(backend)
         ids = [device.id for device in devices]
-        return chosen.compile_for(Pipeline.parse(chosen.pipeline)(module), ids)
+        results = [value.type for value in module.main.body.returns]
+        return chosen.compile_for(Pipeline.parse(chosen.pipeline)(module), ids, results)
     owners = tuple(device.process_index for device in devices)
     if there.link is None or all(owner == there.index for owner in owners):
         return _compile_for_process(module, backend)

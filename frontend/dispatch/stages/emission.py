@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from shardir.backends.emission import Emission, EmissionError, ProgramValue, Samples, get_target
+from shardir.backends.key_words import view_as_words
 from shardir.errors import TimeLimitError, count_noun, os_error_reason
 from shardir.frontend.pipelines.pipeline_emission import prepare_pipelines
 from shardir.frontend.pytree_types import PyTree
@@ -93,14 +94,29 @@ def make_emission(
     if naming is not None:
         emission = naming.apply(emission)
     if not samples:
-        return emission
+        return _with_key_words(emission)
     if not isinstance(seed, (int, np.integer)) or seed < 0:
         raise EmissionError(f"the seed of arguments is an integer of at least 0, got {seed!r}")
     if not seconds > 0:
         raise EmissionError(f"a self-test takes a positive number of seconds, got {seconds}")
     check_runnable(module)
     given = _selftest_arguments(module, emission.arguments, seed, arguments)
-    return replace(emission, samples=_selftest_samples(module, given, seconds))
+    return _with_key_words(replace(emission, samples=_selftest_samples(module, given, seconds)))
+
+
+def _with_key_words(emission: Emission) -> Emission:
+    """Return the emission with keys of four words in its arrays as the program takes them."""
+    arguments = tuple(
+        each if each.value is None else replace(each, value=view_as_words(each.value))
+        for each in emission.arguments
+    )
+    samples = emission.samples
+    if samples is not None:
+        given, found = (
+            tuple(map(view_as_words, arrays)) for arrays in (samples.arguments, samples.results)
+        )
+        samples = Samples(given, found)
+    return replace(emission, arguments=arguments, samples=samples)
 
 
 def write_files(

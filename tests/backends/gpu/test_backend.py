@@ -150,6 +150,23 @@ def test_device_put_copies_between_cpu_and_gpu() -> None:
 
 
 @pytest.mark.usefixtures("four_gpus")
+def test_keys_of_four_words_are_those_of_cpus() -> None:
+    keys = sd.random.split(sd.random.key(7, impl="rbg"), 4)
+    captured = sd.random.split(keys[0], 2)
+
+    def program(keys: Any) -> Any:
+        return sd.random.bits(keys[1], (3,)), keys[::2], captured[1]
+
+    expected = sd.jit(program)(keys)
+    placed = sd.device_put(keys, NamedSharding(grid(), P("data")))
+    for found in (sd.jit(program, backend="gpu")(keys), sd.jit(program)(placed)):
+        np.testing.assert_array_equal(found[0], expected[0])
+        for a, b in zip(found[1:], expected[1:], strict=True):
+            assert (a.dtype, a.shape) == (b.dtype, b.shape)
+            np.testing.assert_array_equal(sd.random.key_data(a), sd.random.key_data(b))
+
+
+@pytest.mark.usefixtures("four_gpus")
 def test_captured_arrays_are_arguments_of_the_program() -> None:
     table = snp.arange(3.0)
     scaled = sd.jit(lambda x: x * table, backend="gpu")

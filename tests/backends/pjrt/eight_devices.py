@@ -176,6 +176,27 @@ def test_random_keys_and_bits_are_those_of_cpus() -> None:
     assert np.asarray(same).all()
 
 
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def test_keys_of_four_words_are_those_of_cpus(impl: str) -> None:
+    captured = sd.random.split(sd.random.key(1, impl=impl), 3)
+
+    def program(keys: Any) -> Any:
+        bits = sd.vmap(lambda key: sd.random.bits(key, (3,)))(keys)
+        return bits, keys[::2], captured[1], sd.random.split(keys[0], 2)
+
+    keys = sd.random.split(sd.random.key(7, impl=impl), 4)
+    bits, *made = sd.jit(program)(keys)
+    found = sd.jit(program, backend="pjrt")(keys)
+    # Keys that are on the devices are arguments of the next program.
+    again = sd.jit(lambda keys: keys, backend="pjrt")(found[1])
+    sharded = sd.jit(program)(sd.device_put(keys, NamedSharding(grid(), P("x"))))
+    np.testing.assert_array_equal(found[0], bits)
+    np.testing.assert_array_equal(sharded[0], bits)
+    for a, b in zip((*found[1:], again, *sharded[1:]), (*made, made[0], *made), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_array_equal(sd.random.key_data(a), sd.random.key_data(b))
+
+
 @pytest.mark.long
 def test_the_original_random_scheme_gives_the_bits_of_cpus() -> None:
     with sd.config(threefry_partitionable=False):

@@ -214,13 +214,23 @@ def test_targets_without_such_keys_refuse_them(tmp_path: Path) -> None:
         "%k is key_rbg[], and StableHLO has no element type of 128 bits; run the pass "
         "expand-rbg-keys, which replaces keys of four words by their words"
     )
-    for target, text in (
-        ("gpu", f"%k is key_rbg[]; GPU programs have no keys of four words, {fix}"),
-        ("ipu", f"%k: key_rbg[] is of keys of four words, which IPU programs do not have; {fix}"),
-    ):
-        with pytest.raises(ShardirError) as refused:
-            lowered.emit(target, tmp_path / target)
-        assert str(refused.value).partition("\n")[0] == text
+    with pytest.raises(ShardirError) as refused:
+        lowered.emit("ipu", tmp_path)
+    assert str(refused.value).partition("\n")[0] == (
+        f"%k: key_rbg[] is of keys of four words, which IPU programs do not have; {fix}"
+    )
+
+
+def test_programs_for_gpus_take_the_words_of_keys() -> None:
+    keys = sd.random.split(RBG, 2)
+    lowered = sd.jit(lambda k: (sd.random.bits(k, (3,)), keys)).lower(RBG)
+    emission = lowered.emission("gpu", selftest=True, arguments=[RBG])
+    assert [str(each.shard_type) for each in emission.arguments] == ["u32[4]", "u32[2, 4]"]
+    (_, captured), samples = emission.arguments, emission.samples
+    np.testing.assert_array_equal(captured.value, sd.random.key_data(keys))
+    np.testing.assert_array_equal(samples.arguments[0], sd.random.key_data(RBG))
+    np.testing.assert_array_equal(samples.results[0], sd.random.bits(RBG, (3,)))
+    np.testing.assert_array_equal(samples.results[1], sd.random.key_data(keys))
 
 
 FAULTS: list[tuple[Callable[[], Any], str]] = [
