@@ -98,11 +98,7 @@ def _kinds(tests: Sequence[pytest.Item], mark: pytest.Mark) -> list[Hashable] | 
     kind_of: Callable[[Mapping[str, Any]], Hashable] | None = mark.kwargs.get("kind")
     if kind_of is None:
         return None
-    kinds = []
-    for test in tests:
-        assert isinstance(test, pytest.Function)
-        kinds.append(kind_of(test.callspec.params))
-    return kinds
+    return [kind_of(test.callspec.params) if hasattr(test, "callspec") else None for test in tests]
 
 
 def _values(item: pytest.Item) -> list[Hashable]:

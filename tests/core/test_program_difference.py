@@ -74,6 +74,7 @@ def apply(ranges: Sequence[tuple[int, int, int, int]], before: list[str], after:
     assert made + before[at:] == after
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(200))
 def test_the_changes_of_random_texts_turn_one_into_the_other(seed: int) -> None:
     draw = random.Random(seed)
@@ -83,6 +84,7 @@ def test_the_changes_of_random_texts_turn_one_into_the_other(seed: int) -> None:
     apply(find_changed_ranges(before, after), before, after)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_changes_of_few_lines_are_those_of_difflib(seed: int) -> None:
     draw = random.Random(seed)

@@ -301,6 +301,7 @@ func @f(
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_calls_round_trip(seed: int) -> None:
     """Both programs have the same functions, and compute the same."""

@@ -17,10 +17,10 @@ from shardir.verify.verifier import verify
 from tests.op_sample import Sample
 from tests.programs.bit_exact_programs import must_be_exact
 from tests.programs.strategies import modules, sharded_modules
-from tests.samples import LONG, SAMPLES
+from tests.samples import LONG, SAMPLES, some_of_each
 from tests.stablehlo_text import PARAPHRASED, round_trips, usual, values
 
-pytestmark = pytest.mark.sample(4)
+pytestmark = some_of_each
 
 SAID = [sample for sample in SAMPLES if not (sample.spec.spmd or sample.spec.collective)]
 SAME = [sample for sample in SAID if all(map(round_trips, sample.module().main.body.walk()))]

@@ -15,9 +15,9 @@ from tests.op_sample import Sample
 from tests.passes.sharded_evaluation import annotate_randomly, check_agreement, reject_the_simplest
 from tests.programs.shardings import MESHES
 from tests.programs.strategies import modules
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, some_of_each
 
-pytestmark = pytest.mark.sample(4)
+pytestmark = some_of_each
 
 Array = npt.NDArray[Any]
 EXAMPLES = max(settings().max_examples // 50, 1)

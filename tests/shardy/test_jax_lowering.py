@@ -86,6 +86,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("generic", [False, True], ids=["pretty", "generic"])
 def test_results_agree_with_jax(name: str, generic: bool) -> None:

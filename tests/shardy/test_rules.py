@@ -7,7 +7,7 @@ pytest.importorskip("jaxlib")
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
 from tests.op_sample import Sample
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, some_of_each
 from tests.shardy.oracle import number_ops, rule_of
 from tests.shardy.rule_text import loops
 from tests.shardy.stablehlo_support import is_expressible
@@ -45,6 +45,7 @@ def applies(sample: Sample) -> bool:
     )
 
 
+@some_of_each
 @pytest.mark.parametrize("sample", [s for s in SAMPLES if applies(s)], ids=lambda sample: sample.id)
 def test_the_factors_agree_with_shardy(sample: Sample) -> None:
     module = number_ops(sample.module())

@@ -21,7 +21,7 @@ from shardir.ir.types import TensorType
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.decompositions import CUSTOM_CALL_OPERATIONS
 from tests.op_sample import Sample
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, some_of_each
 from tests.shardy.oracle import context
 from tests.shardy.stablehlo_support import is_expressible
 
@@ -87,6 +87,7 @@ SAID = [sample for sample in SAMPLES if is_expressible(sample)]
 RUN = [sample for sample in SAID if can_be_run(sample)]
 
 
+@some_of_each
 @pytest.mark.parametrize("sample", SAID, ids=lambda sample: sample.id)
 def test_jax_parses_the_text(sample: Sample) -> None:
     with context(), ir.Location.unknown():
@@ -94,6 +95,7 @@ def test_jax_parses_the_text(sample: Sample) -> None:
         assert parsed.operation.verify()
 
 
+@some_of_each
 @pytest.mark.parametrize("sample", RUN, ids=lambda sample: sample.id)
 def test_the_text_computes_the_results_of_the_operation(sample: Sample) -> None:
     module = close_over_constants(sample)

@@ -20,9 +20,9 @@ from tests.backends.cpu.guard_pages import copy_before_guard_page
 from tests.op_sample import Sample
 from tests.programs.nan_sign_programs import ranks_signs
 from tests.programs.strategies import modules
-from tests.samples import ALL_SAMPLES
+from tests.samples import ALL_SAMPLES, some_of_each
 
-pytestmark = pytest.mark.sample(4)
+pytestmark = some_of_each
 
 Array = npt.NDArray[Any]
 EXAMPLE_COUNT = max(settings().max_examples // 2, 1)

@@ -25,11 +25,12 @@ from tests.backends.numpy.executor_results import executor_results
 from tests.op_sample import Sample
 from tests.programs.shardings import shardings
 from tests.programs.strategies import modules
-from tests.samples import ALL_SAMPLES
+from tests.samples import ALL_SAMPLES, some_of_each
 
 EXAMPLE_COUNT = max(settings().max_examples // 4, 25)
 
 
+@some_of_each
 @pytest.mark.parametrize("sample", ALL_SAMPLES, ids=lambda sample: sample.id)
 def test_every_operation_gives_the_reference_results(sample: Sample) -> None:
     module = Module((), (sample.function(),))
@@ -55,6 +56,7 @@ def test_partitioned_programs_give_the_results_of_the_interpreter(data: st.DataO
     assert are_close(want, got, tolerance_of(module))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "dims",
     ["ik,kj->ij", "ik,kj->ji", "bik,bkj->bij", "ibk,kjb->jbi", "i,j->ij", "i,i->", "ij,ij->ij",

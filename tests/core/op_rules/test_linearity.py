@@ -13,7 +13,7 @@ from shardir.ir.module import Block, Function, Module, Op
 from shardir.ir.types import TensorType
 from shardir.op_rules.linearity import commuting_groups, linear_groups
 from tests.op_sample import Sample
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, some_of_each
 
 LINEAR = [s for s in SAMPLES if linear_groups(s.function().body.ops[-1])]
 
@@ -24,6 +24,7 @@ def build_op(build: Any) -> Op:
     return b.ops[-1]
 
 
+@some_of_each
 @pytest.mark.parametrize("sample", LINEAR, ids=lambda sample: sample.id)
 def test_linear_operations_commute_with_sums(sample: Sample) -> None:
     function = sample.function()

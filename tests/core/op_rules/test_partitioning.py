@@ -22,6 +22,7 @@ def test_a_factor_may_be_sharded_if_a_result_has_it_or_partial_results_combine()
     assert default_shardable_factors(builder.build(None)) == (0, 4)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
 @pytest.mark.parametrize("dtype", ["bool", *INTEGERS, *FLOATS, *COMPLEX])
 def test_the_identity_of_a_reduction_is_neutral(reduction: str, dtype: str) -> None:

@@ -15,9 +15,9 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.factors import Factor, FactorKind, FactorRule
 from tests.dtype_groups import INEXACT
 from tests.op_sample import Array, Sample
-from tests.samples import ALL_SAMPLES, SMOOTH, few_of_each, samples_of
+from tests.samples import ALL_SAMPLES, SMOOTH, few_of_each, samples_of, some_of_each
 
-pytestmark = pytest.mark.sample(3)
+pytestmark = some_of_each
 
 each = pytest.mark.parametrize("sample", ALL_SAMPLES, ids=lambda sample: sample.id)
 

@@ -4,9 +4,9 @@ import pytest
 
 from tests.derivatives import check_gradients
 from tests.op_sample import Sample
-from tests.samples import SMOOTH
+from tests.samples import SMOOTH, some_of_each
 
-pytestmark = pytest.mark.sample(4)
+pytestmark = some_of_each
 
 
 @pytest.mark.parametrize("sample", SMOOTH, ids=lambda sample: sample.id)

@@ -12,9 +12,9 @@ from shardir.verify.verifier import verify
 from tests.derivatives import check_tangents, random_like
 from tests.dtype_groups import INEXACT
 from tests.op_sample import Sample
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, some_of_each
 
-pytestmark = pytest.mark.sample(5)
+pytestmark = some_of_each
 
 WITHOUT_DERIVATIVE = (ops.schur,)
 MOVING = [

@@ -20,9 +20,9 @@ from shardir.passes.batching.vectorize import vectorize
 from shardir.verify.verifier import verify
 from tests.dtype_groups import FLOATS
 from tests.op_sample import Array, Sample
-from tests.samples import ALL_SAMPLES
+from tests.samples import ALL_SAMPLES, some_of_each
 
-pytestmark = pytest.mark.sample(5)
+pytestmark = some_of_each
 
 SIZE = 3
 MESH = Mesh("grid", (("batch", 2),))

@@ -10,7 +10,7 @@ from shardir.passes.simulation import simulate
 from shardir.text.parser import parse
 from tests.op_sample import Sample
 from tests.passes.simulation.round_machine import RoundMachine
-from tests.samples import SAMPLES
+from tests.samples import SAMPLES, some_of_each
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class MeasuredMachine(RoundMachine):
         return replace(self, kernel_microseconds=self.kernel_microseconds * count)
 
 
+@some_of_each
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.id)
 def test_every_operation_has_a_time(sample: Sample) -> None:
     module, machine = sample.module(), MeasuredMachine()
