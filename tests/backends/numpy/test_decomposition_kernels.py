@@ -28,6 +28,7 @@ CASES: list[tuple[str, tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "c128"])
 @pytest.mark.parametrize(("name", "shape", "attrs"), CASES)
 def test_decompositions_on_threads_equal_the_reference(

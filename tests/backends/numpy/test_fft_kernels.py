@@ -13,6 +13,7 @@ from tests.backends.cpu.phase_runner import make_op
 from tests.op_evaluation import apply_reference
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
 @pytest.mark.parametrize(
     ("shape", "rank"), [((7, 5), 1), ((2, 9, 6), 1), ((6, 2, 4), 2), ((3, 2), 1), ((0, 4), 1)]
@@ -45,6 +46,7 @@ def test_peak_memory_is_close_to_the_result_size() -> None:
     assert peak < 1.7 * x.nbytes
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
 @pytest.mark.parametrize(
     ("shape", "rank"), [((9,), 1), ((1, 8), 1), ((7, 5), 2), ((1, 4, 3, 6), 3), ((1, 2), 2)]

@@ -25,6 +25,7 @@ def lu_and_reference(x: np.ndarray[Any, Any], dtype: str) -> tuple[list[Any], li
     return list(kernel_of(op)(x)), list(apply_reference(spec, x, result=types))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "c128"])
 @pytest.mark.parametrize(
     "shape", [(1, 1), (5, 5), (6, 3), (3, 6), (2, 3, 4, 4), (2, 0, 0), (0, 3, 3), (40, 40)]
@@ -62,6 +63,7 @@ def test_lu_works_without_a_lapack_symbol(monkeypatch: pytest.MonkeyPatch) -> No
         lapack_routines.find_routine.cache_clear()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "c64", "c128"])
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (2, 3, 4, 4), (0, 3, 3), (2, 0, 0)])
 def test_triangular_solves_match_the_reference(shape: tuple[int, ...], dtype: str) -> None:

@@ -55,6 +55,7 @@ def test_payloads_follow_complex_keys(dim: int) -> None:
     assert_equal_bits(payload, np.argsort(x, axis=dim, stable=True).astype(np.int32))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", REAL_DTYPES)
 @pytest.mark.parametrize("dim", [0, 1])
 def test_lines_divided_between_threads_are_sorted(

@@ -21,6 +21,7 @@ SIZES = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("shift", [0, 1, 60])
 @pytest.mark.parametrize("count", [1, 2, 5])

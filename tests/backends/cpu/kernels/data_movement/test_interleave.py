@@ -12,6 +12,7 @@ from tests.backends.cpu.kernels.random_layouts import integer_array
 from tests.backends.cpu.phase_runner import RuleHarness, make_op, run_rule
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["u1", "i2", "f4", "c8", "bool"])
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("shape", [(63,), (64,), (1001,), (5, 70), (3, 4, 129), (40_000,)])

@@ -70,6 +70,7 @@ def test_steps_that_cannot_be_nan_are_found(steps: tuple[LoopStep, ...], expecte
     assert is_never_nan(LoopBody(steps, (len(steps) - 1,)), len(steps) - 1) is expected
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("shape", [(3, 70), (40, 70), (300, 33)])
 @pytest.mark.parametrize("axis", [0, 1])

@@ -47,6 +47,7 @@ def product_of(dims: str, dtype: str, sizes: dict[str, int], result: str = "") -
     return make_op(dot, x, y, dims=dims, result=out)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["bf16", "i8", "u8"])
 @pytest.mark.parametrize(
     ("dims", "copies"),

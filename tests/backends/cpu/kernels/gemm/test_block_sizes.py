@@ -31,6 +31,7 @@ from tests.backends.cpu.machine_descriptions import MACHINES, SAPPHIRE_RAPIDS, Z
 from tests.backends.cpu.phase_runner import make_op, selected_kernel_names
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "c64", "c128"])
 @pytest.mark.parametrize("columns", [10, 1000])
 @pytest.mark.parametrize("caches", [(32, 256), (32, 512), (48, 2048), (64, 1024), (128, 12288)])

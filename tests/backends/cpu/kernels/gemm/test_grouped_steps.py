@@ -49,6 +49,7 @@ def test_products_of_groups_match_the_reference(dims: str, copies: int) -> None:
     check_product(x, y, dims)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dims", ["ak,bk->ab", "ak,kb->ab", "ka,kb->ab", "zak,kb->zab"])
 @pytest.mark.parametrize(
     ("dtype", "steps", "group", "casts"),
@@ -153,6 +154,7 @@ def without_subnormals(x: Array) -> Array:
     return np.where(bits & 0x7F80, bits, 0).astype(np.uint16).view(x.dtype)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("dtype", ["bf16", "i8", "u8", "i16"])
 def test_products_equal_those_of_other_instructions(dtype: str, seed: int) -> None:

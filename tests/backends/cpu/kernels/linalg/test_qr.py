@@ -33,6 +33,7 @@ def qr_errors(x: Array, q: Array, r: Array) -> tuple[float, float]:
     return float(distance.max()), float(np.abs(q.swapaxes(-1, -2) @ q - np.eye(q.shape[-1])).max())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("shape", SHAPES)

@@ -28,6 +28,7 @@ def check(x: Array, found: Array) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=error)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "shape",
     [(1, 1), (1, 2), (2, 1), (2, 2), (3, 5), (7, 7), (8, 8), (9, 8), (8, 9), (9, 9), (16, 17),

@@ -33,6 +33,7 @@ def check(x: Array, u: Array, values: Array, vh: Array) -> None:
     np.testing.assert_allclose(values, expected, rtol=0, atol=max(EPSILON * size, 1e-45))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize(
     "shape",
@@ -48,6 +49,7 @@ def test_factors_of_all_sizes_are_accurate(shape: tuple[int, ...], full: bool) -
             np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * max(1, want.max()))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", [(8, 8), (16, 16), (27, 27), (44, 36), (60, 60)])
 @pytest.mark.parametrize("number", [0.1, 1.0, 7.7, 3.3e10])
 def test_rank_one_matrices_give_orthonormal_factors(shape: tuple[int, int], number: float) -> None:

@@ -33,6 +33,7 @@ def check(x: Array, values: Array, vectors: Array) -> None:
     np.testing.assert_allclose(values, np.linalg.eigvalsh(full), rtol=0, atol=EPSILON * size)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rows", [1, 2, 3, 7, 8, 9, 10, 16, 17, 31, 33, 64, 130])
 def test_eigenvectors_of_all_sizes_are_accurate(rows: int) -> None:
     x = random_matrices((rows, rows), "f32")
@@ -63,6 +64,7 @@ def test_eigenvalues_of_all_magnitudes_match_f64(scale: float) -> None:
     assert np.abs(vectors.T.astype(np.float64) @ vectors - np.eye(20)).max() < 3 * EPSILON
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rows", [13, 14, 26, 47, 200])
 @pytest.mark.parametrize("number", [0.1, 1.0, 7.7, 3.3e10])
 def test_rank_one_matrices_give_orthonormal_eigenvectors(rows: int, number: float) -> None:

@@ -31,6 +31,7 @@ def test_argminmax_equals_the_reference(name: str, data: st.DataObject) -> None:
     assert check_against_reference(data, RULES, data.draw(random_operations([name])))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sorted(RULES))
 @pytest.mark.parametrize("dtype", ORDERED_DTYPES)
 @pytest.mark.parametrize("shape", [(150, 70), (20, 3000), (131,)])
@@ -49,6 +50,7 @@ def test_long_lines_of_few_distinct_values_match_the_reference(
                 np.testing.assert_array_equal(out, reference_results(op, [x])[0])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sorted(RULES))
 @pytest.mark.parametrize("dtype", argminmax.CHUNKED_DTYPES)
 @pytest.mark.parametrize("shape", [(40_000,), (2, 3, 9_999), (1, 8192)])

@@ -42,6 +42,7 @@ def check(size: int, part: float) -> None:
         )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("part", TRUE_FRACTIONS)
 @pytest.mark.parametrize("size", SIZES)
 def test_selected_elements_and_positions_match_numpy(size: int, part: float) -> None:
@@ -56,6 +57,7 @@ def test_pieces_of_masks_write_adjacent_results(
     check(3001, part)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("width", [3, 12, 24, 100, 128, 200])
 @pytest.mark.parametrize("outer", [1, 3, 70])
 def test_selected_rows_of_any_size_match_numpy(

@@ -23,6 +23,7 @@ NARROW_DTYPES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", NARROW_DTYPES)
 @pytest.mark.parametrize(
     ("shape", "dim"), [((5,), 0), ((3, 700), 1), ((300, 3), 0), ((9, 530), 1), ((70_000,), 0)]
@@ -41,6 +42,7 @@ def test_other_operands_are_permuted_by_the_keys(
         assert_equal_bits(out, want)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "i32", "u32"])
 @pytest.mark.parametrize("count", [1, 2, 1000, 40_001])
 @pytest.mark.parametrize("most", [1, 3, 10**9])

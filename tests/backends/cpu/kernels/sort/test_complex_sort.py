@@ -30,6 +30,7 @@ def check(x: Array, dim: int, workers: int = 2) -> None:
     assert_equal_bits(out, reference_results(op, [x])[0])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("special", [True, False])
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tests.backends.cpu.phase_runner import RuleHarness
 SIZE, SURROUNDING_SIZE = 100_000, 200_000
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["i1", "i4", "f4", "f8"])
 @pytest.mark.parametrize("places", [False, True])
 @pytest.mark.parametrize("step", [1, -1, 2])

@@ -104,6 +104,7 @@ LENGTHS = [1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 65, 127, 128, 129, 255, 25
 LENGTHS += [513, 700, 1023, 1024, 1025, 2047, 2049, 4100, 9999, 40_003]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", LENGTHS)
 def test_lines_of_every_pattern_are_sorted(dtype: str, count: int) -> None:
@@ -112,6 +113,7 @@ def test_lines_of_every_pattern_are_sorted(dtype: str, count: int) -> None:
         assert_equal_bits(out, sorted_keys(x), name)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [32_768, 50_001, 262_144 + 33])
 @pytest.mark.parametrize("workers", [1, 3])
@@ -151,6 +153,7 @@ def test_buckets_larger_than_scratch_memory_are_sorted(monkeypatch: pytest.Monke
     assert_equal_bits(sort_with(samplesort_phases, x, "i64", 1), np.sort(x))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 700), (9, 1100), (1, 1, 40_000), (2, 150_000)])
 def test_zeros_of_both_signs_keep_their_order(dtype: str, shape: tuple[int, ...]) -> None:
@@ -161,6 +164,7 @@ def test_zeros_of_both_signs_keep_their_order(dtype: str, shape: tuple[int, ...]
     assert_equal_bits(sort_with(sort_any_layout, x, dtype), want)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [3, 1000, 30_000])
 def test_partial_sorts_place_the_requested_positions(dtype: str, count: int) -> None:

@@ -47,6 +47,7 @@ def check(x: Array, dtype: str, dim: int) -> None:
     assert_equal_bits(out, reference_results(op, [x])[0])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", REAL_DTYPES)
 @pytest.mark.parametrize("shape", [(40, 100), (5, 33), (17, 1), (4, 300)])
 def test_sorted_lines_equal_the_reference(dtype: str, shape: tuple[int, ...]) -> None:
@@ -57,6 +58,7 @@ def test_sorted_lines_equal_the_reference(dtype: str, shape: tuple[int, ...]) ->
     check(x[::2, ::-1] if shape[0] > 8 else x[:, ::-1], dtype, 1)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "dtype", [name for name in REAL_DTYPES if NUMPY_DTYPES[name].itemsize <= 4]
 )
@@ -74,6 +76,7 @@ def test_other_operands_are_permuted_by_the_keys(dtype: str, shape: tuple[int, .
             assert_equal_bits(out, want)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("shape", [(40, 100), (2, 16), (1, 5000), (9, 1)])
@@ -102,6 +105,7 @@ def test_several_keys_are_sorted_lexicographically(
                 assert_equal_bits(out, want)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i32", "u8", "u32"])
 @pytest.mark.parametrize("count", [1, 7, 100])
 def test_top_k_equals_the_reference(dtype: str, count: int) -> None:
@@ -155,6 +159,7 @@ FEW_OR_LONG_LINES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.usefixtures("no_lane_packing")
 @pytest.mark.parametrize("dtype", REAL_DTYPES)
 @pytest.mark.parametrize(("shape", "dim"), FEW_OR_LONG_LINES)
