@@ -22,6 +22,7 @@ def adjoint(x: Any) -> Any:
     return np.swapaxes(x.conj(), -1, -2)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("flags", list(product((False, True), repeat=5)), ids=str)
 def test_triangular_solve(flags: tuple[bool, ...]) -> None:
     left, lower, transpose, conjugate, unit = flags

@@ -14,6 +14,7 @@ from tests.optional_dependencies import require
 WORDS = np.array([1, 2, 2**32 - 1, 2**31], np.uint32)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("algorithm", ["RNG_DEFAULT", "RNG_THREE_FRY", "RNG_PHILOX"])
 @pytest.mark.parametrize(
     ("shape", "dtype"), [((3, 5), "uint32"), ((), "uint16"), ((7,), "uint8"), (4, "uint32")]

@@ -168,6 +168,7 @@ def test_results_have_the_requested_layout(name: str, compiled: bool) -> None:
     np.testing.assert_allclose(np.asarray(made), plain(asked), rtol=1e-6)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sorted(ASKED.keys() - {"auto_axes", "explicit_axes"}))
 @pytest.mark.parametrize("compiled", [False, True])
 def test_requested_layouts_name_explicit_axes(name: str, compiled: bool) -> None:

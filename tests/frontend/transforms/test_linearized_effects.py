@@ -94,6 +94,7 @@ def jvp_of(f: Any) -> Any:
     return lambda x: jvp(f, (x,), (x,))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("outer", REGIONS)
 @pytest.mark.parametrize("inner", ["", *REGIONS])
 def test_effects_inside_of_blocks_run_once(inner: str, outer: str) -> None:

@@ -56,6 +56,7 @@ def test_in_axes_none_shares_an_argument() -> None:
     agree(both(vmap(lambda w: layer(X, w), in_axes=1, out_axes=1), W), np.tanh(X @ W))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
 @pytest.mark.parametrize("out", [0, 1, 2, -1, -2, -3])
 def test_in_axes_and_out_axes(axis: int, out: int) -> None:

@@ -28,6 +28,7 @@ CASES = [
 PADDINGS = ["SAME", "VALID", "explicit", "consistent"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("case", "padding"), [*product(range(len(CASES)), PADDINGS)])
 def test_results_agree_with_jax(case: int, padding: str) -> None:
     turned = (case + PADDINGS.index(padding)) % 2 == 0

@@ -19,6 +19,7 @@ WINDOWS: list[tuple[str, tuple[float, ...]]] = [
 LENGTHS = [0, 1, 2, 9, MAX_CONSTANT_BYTES // 8, MAX_CONSTANT_BYTES // 8 + 1, 1000, 20011]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("name", "rest"), WINDOWS)
 def test_windows_agree_with_numpy(name: str, rest: tuple[float, ...], length: int) -> None:

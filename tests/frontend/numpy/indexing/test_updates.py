@@ -18,6 +18,7 @@ def subtracted(x: Any, index: Any, values: Any) -> Any:
     return x.at[index].subtract(values)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("index", [0, slice(1), np.array([0, 0]), np.array([True, False, True])])
 @pytest.mark.parametrize("dtype", UNSIGNED)
 @pytest.mark.parametrize("wide", ["uint32", "int32", "float16", "float32", "complex64"])
