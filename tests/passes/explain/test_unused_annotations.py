@@ -19,6 +19,7 @@ LEVELS = ("basic", "aggressive", "op-priority", "user-priority")
 PLAIN = Options(size=14, priorities=False, groups=False, manual=False)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_replay_finds_the_same_unused_annotations_as_propagation(seed: int) -> None:
     propagate = Propagate(level=LEVELS[seed % 4])

@@ -20,6 +20,7 @@ from tests.passes.pipeline_parallelism.torch_schedules import CLASSES, torch_csv
 LONG = pytest.mark.long
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("ranks", [2, 4, pytest.param(8, marks=LONG)])
 @pytest.mark.parametrize("rounds", [1, 2, pytest.param(4, marks=LONG)])

@@ -26,6 +26,7 @@ def check_time() -> None:
     """Permit any time."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_optima_of_random_problems(seed: int) -> None:
     content = random_problem(seed)

@@ -91,6 +91,7 @@ class Passing:
         )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_message_passing(seed: int) -> None:
     network, kernels = network_of(seed), load_kernels()
@@ -149,6 +150,7 @@ def improve(kernel: Any, network: Network, seed: int) -> dict[str, Any]:
     return improve_from(kernel, network, start, list(rng.random(NODES)), seed=seed)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_local_search(seed: int) -> None:
     """The memory that remains is that of the strategies, and is not exceeded further."""

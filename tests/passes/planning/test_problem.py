@@ -71,6 +71,7 @@ def test_an_empty_life_needs_no_memory() -> None:
     assert [clique.tolist() for clique in problem.maximal_cliques()] == [[4]]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(30))
 def test_cliques_are_the_maximal_sets_of_living_nodes(seed: int) -> None:
     rng = np.random.default_rng(seed)

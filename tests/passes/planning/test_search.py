@@ -23,6 +23,7 @@ def counting_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     count_clock_calls(monkeypatch)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_bounds_are_not_above_the_least_cost_of_random_problems(seed: int) -> None:
     content = random_problem(seed)
@@ -47,6 +48,7 @@ def test_without_a_limit_memory_is_unlimited() -> None:
     assert solve_by_search(problem_of_json(content), seconds=1.0).cost == brute_force(content)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("eliminates", [True, False])
 def test_solutions_in_a_fixed_number_of_steps_are_the_same_ones(

@@ -10,6 +10,7 @@ from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("operands", "result", "folded"),
     [

@@ -247,6 +247,7 @@ def test_programs_that_resemble_these_keep_their_results(
     assert not found, found[0]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS])
 @pytest.mark.parametrize("count", [8, 16, 128, 512])
 def test_a_sum_of_equal_elements_has_the_bits_of_the_sum(dtype: str, count: int) -> None:

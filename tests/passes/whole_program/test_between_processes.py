@@ -29,6 +29,7 @@ def permute(pairs: list[list[int]], x: int = 4, y: int = 2) -> Module:
     return parse(text.replace("=X", f"={x}").replace("=Y", f"={y}"))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("across", ["x:2", "x:4", "x:2/y:2"])
 def test_random_permutes(seed: int, across: str) -> None:

@@ -72,6 +72,7 @@ def test_partial_filter_gradients_become_one_convolution() -> None:
     assert one.main.body.ops[0].why.startswith("all-reduce %y along ")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("rows", "stride", "dilation", "low", "high"),
     list(product((8, 16, 11), (1, 2), (1, 2), (0, 1, 2), (0, 1))),

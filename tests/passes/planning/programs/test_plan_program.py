@@ -108,6 +108,7 @@ def check_against_brute_force(name: str, mesh: Mesh, machine: SimpleMachine | No
                 assert (each.flops, each.bytes_sent) >= (bound.flops, bound.bytes_sent)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("machine", [None, SimpleMachine()], ids=["no machine", "machine"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_plans_are_as_good_as_brute_force(name: str, machine: SimpleMachine | None) -> None:
