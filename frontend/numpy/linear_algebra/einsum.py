@@ -10,6 +10,7 @@ from itertools import combinations
 from math import prod
 from string import ascii_lowercase, ascii_uppercase
 from types import EllipsisType
+from typing import Any
 
 import numpy as np
 
@@ -76,10 +77,11 @@ def einsum_path(
     terms, _ = _parse_subscripts(text, list(map(len, shapes)))
     _letter_sizes(text, terms, shapes)
     placeholders = [np.broadcast_to(0.0, shape) for shape in shapes]
+    form: Any = optimize
     if isinstance(optimize, list) and all(isinstance(each, tuple) for each in optimize):
-        optimize = ["einsum_path", *optimize]  # NumPy's form.
+        form = ["einsum_path", *optimize]  # NumPy's form.
     try:
-        order, report = np.einsum_path(text, *placeholders, optimize=optimize)
+        order, report = np.einsum_path(text, *placeholders, optimize=form)
     except (*FOREIGN_ERRORS, KeyError) as error:
         raise ArgumentError(
             with_location(f"einsum_path does not support the order {brief(optimize)}: {error}")
