@@ -51,6 +51,7 @@ COMPARED = (
     "jax.scipy.optimize",
     "jax.scipy.signal",
     "jax.scipy.sparse.linalg",
+    "jax.scipy.spatial.transform",
     "jax.scipy.special",
     "jax.scipy.stats",
     "jax.sharding",

@@ -18,6 +18,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "shardir.scipy.optimize": (),
     "shardir.scipy.signal": (),
     "shardir.scipy.sparse": (),
+    "shardir.scipy.spatial": (),
     "shardir.scipy.special": (),
     "shardir.scipy.stats": (),
 }
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         optimize as optimize,
         signal as signal,
         sparse as sparse,
+        spatial as spatial,
         special as special,
         stats as stats,
     )
