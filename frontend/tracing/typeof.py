@@ -30,8 +30,8 @@ class ShapedArray:
     """The type of an array: `str` returns `float32[8@x,4@y]`.
 
     The text states the axes of type `AxisType.Explicit` that shard each dimension, and after `U:`
-    those along which the devices hold partial sums. Raises `IndivisibleError` if these axes do not
-    divide a dimension.
+    those along which the devices hold partial sums; `~` stands before a weak type.
+    Raises `IndivisibleError` if these axes do not divide a dimension.
     """
 
     shape: tuple[int, ...]
@@ -89,9 +89,13 @@ class ShapedArray:
         return ShapedArray(self.shape, dtype, self.weak_type, sharding=self.sharding)
 
     def __repr__(self) -> str:
-        return f"ShapedArray({self}{', weak_type=True' if self.weak_type else ''})"
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self._text()}{weak})"
 
     def __str__(self) -> str:
+        return f"{'~' if self.weak_type else ''}{self._text()}"
+
+    def _text(self) -> str:
         spec = _explicit_spec(self.sharding, self.ndim)
         dims = [spec.axes(dim) for dim in range(self.ndim)]
         sizes = ",".join(

@@ -115,6 +115,7 @@ def test_settings_are_restored_after_the_block() -> None:
         jax.config.update("jax_enable_x64", True)
         assert jax.device_count() == 5
         assert jax.config.jax_enable_x64
+        assert jax.config.read("jax_enable_x64")
         assert jax.config.x64_enabled
         jax.config.update("jax_platforms", "tpu,cpu")
         assert jax.default_backend() == "tpu"

@@ -115,6 +115,10 @@ class JaxConfig:
         """Change a JAX setting."""
         change_setting(name, value)
 
+    def read(self, name: str) -> Any:
+        """Return the value of a JAX setting."""
+        return read_setting(name)
+
     def parse_flags_with_absl(self) -> None:
         """Do nothing: shardir has no command-line flags."""
 
