@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,10 @@ def test_a_public_module_lists_and_provides_its_public_names(face: str, some: li
     assert {*given} - {"__builtins__"} <= {*dir(module)}
     internal = {"Any", "Tracer", "TYPE_CHECKING", "np", "point", "public", "emit", "lazy_module"}
     assert internal.isdisjoint({*given, *dir(module)})
+
+
+def test_the_import_system_can_be_asked_for_absent_modules() -> None:
+    for name in ("shardir.ref", "shardir.core", "shardir.numpy.nothing"):
+        assert find_spec(name) is None
+    with pytest.raises(ImportError, match=r"there is no shardir\.ref; arrays do not change"):
+        import_module("shardir.ref")

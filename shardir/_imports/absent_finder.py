@@ -4,6 +4,7 @@
 Python discards the message of the first error, not that of the second one.
 """
 
+import importlib.util
 import sys
 from typing import final
 
@@ -17,8 +18,13 @@ class AbsentNameFinder:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Raise `MissingModule` with the reason for an absent name below `shardir`."""
-        if name.startswith("shardir.") and absence_reason(name) is not None:
+        """Raise `MissingModule` with the reason for an absent name below `shardir`.
+
+        For `importlib.util.find_spec`, which asks whether a module exists, return `None`.
+        """
+        # The frames are this one, that of the import system, and that of its caller.
+        is_question = sys._getframe(2).f_code is importlib.util.find_spec.__code__
+        if name.startswith("shardir.") and not is_question and absence_reason(name) is not None:
             raise missing_module(name)
 
 
