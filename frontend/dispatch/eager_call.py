@@ -113,6 +113,8 @@ def call_eagerly(
             shape.append(key)
             _flatten_argument(options[key], key in eager.static, leaves, shape)
     except UnhashableError as error:
+        if any(type(value) is Array for _, value in _static_arguments(eager, args, options)):
+            return _call_with_static_arrays(eager, args, options)
         raise _unhashable_error(eager, args, options) from error
     if eager.cached and len(leaves) > MAX_LIST_ELEMENTS:
         for arg in (*args, *options.values()):
@@ -325,15 +327,39 @@ def _array_labels(base: str, arg: PyTree) -> list[str]:
     ]
 
 
+def _static_arguments(
+    eager: EagerFunction, args: tuple[PyTree, ...], options: dict[str, PyTree]
+) -> list[tuple[str, PyTree]]:
+    """Return the names and the values of the arguments that determine the program."""
+    return [
+        *((eager.positional[i], args[i]) for i in sorted(eager.static_positions) if i < len(args)),
+        *((name, value) for name, value in options.items() if name in eager.static),
+    ]
+
+
+def _call_with_static_arrays(
+    eager: EagerFunction, args: tuple[PyTree, ...], options: dict[str, PyTree]
+) -> PyTree:
+    """Call a function with arrays as shapes, sizes or axes: their elements determine the program.
+
+    The call with NumPy arrays is cached, and this one is not.
+    """
+
+    def as_static(value: PyTree) -> PyTree:
+        return np.asarray(value) if type(value) is Array else value
+
+    changed = [
+        as_static(value) if i in eager.static_positions else value for i, value in enumerate(args)
+    ]
+    named = {key: as_static(x) if key in eager.static else x for key, x in options.items()}
+    return eager.public_function(*changed, **named)
+
+
 def _unhashable_error(
     eager: EagerFunction, args: tuple[PyTree, ...], options: dict[str, PyTree]
 ) -> ArgumentError:
     """Return the error for a static argument that cannot be hashed."""
-    named = [
-        *((eager.positional[i], args[i]) for i in sorted(eager.static_positions) if i < len(args)),
-        *((name, value) for name, value in options.items() if name in eager.static),
-    ]
-    for name, value in named:
+    for name, value in _static_arguments(eager, args, options):
         try:
             static_key(value)
         except UnhashableError:

@@ -20,6 +20,7 @@ from shardir.frontend.numpy.tracer_helpers.axes import (
     check_squeezed_axes,
 )
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
+from shardir.frontend.numpy.tracer_helpers.concrete_values import as_ints
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -48,8 +49,9 @@ def broadcast_in_dim(
 ) -> Tracer:
     """Broadcast `operand` to `shape`; its dimension i becomes `broadcast_dimensions[i]`."""
     x = as_tracer(operand)
-    result = x.value.type.with_shape(shape)
-    return emit("broadcast", x, dims=tuple(broadcast_dimensions), result=result, weak=x.weak_type)
+    result = x.value.type.with_shape(as_ints(shape))
+    dims = as_ints(broadcast_dimensions)
+    return emit("broadcast", x, dims=dims, result=result, weak=x.weak_type)
 
 
 @public(static=("sizes",))
@@ -73,7 +75,7 @@ def reshape(
     x = as_tracer(operand)
     if dimensions is not None:
         x = transpose(x, dimensions)
-    return _reshape(x, tuple(new_sizes))
+    return _reshape(x, as_ints(new_sizes))
 
 
 @public(static=("start_dimension", "stop_dimension"))
@@ -98,7 +100,7 @@ def collapse(operand: ArrayLike, start_dimension: int, stop_dimension: int | Non
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Tracer:
     """Permute dimensions: dimension i of the result is dimension `permutation[i]` of `operand`."""
     x = as_tracer(operand)
-    return emit("transpose", x, perm=tuple(permutation), weak=x.weak_type)
+    return emit("transpose", x, perm=as_ints(permutation), weak=x.weak_type)
 
 
 @public(static=("dimensions",))

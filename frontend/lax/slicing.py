@@ -17,6 +17,7 @@ from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import replace_dim_size
+from shardir.frontend.numpy.tracer_helpers.concrete_values import as_ints
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -35,8 +36,8 @@ def slice(
 ) -> Tracer:
     """Return the elements from `start_indices` up to `limit_indices` with the given strides."""
     x = as_tracer(operand)
-    starts, limits = tuple(start_indices), tuple(limit_indices)
-    steps = tuple(strides) if strides is not None else (1,) * x.ndim
+    starts, limits = as_ints(start_indices), as_ints(limit_indices)
+    steps = as_ints(strides) if strides is not None else (1,) * x.ndim
     if not len(starts) == len(limits) == len(steps) == x.ndim:
         raise OperationTypeError(
             with_location(
@@ -237,7 +238,7 @@ def dynamic_slice(
     all starts are concrete, a static slice is emitted, which needs less communication.
     """
     x = as_tracer(operand)
-    result = x.value.type.with_shape(slice_sizes)
+    result = x.value.type.with_shape(as_ints(slice_sizes))
     wraps = _wrapped_dims(allow_negative_indices, start_indices, x.ndim, "dynamic_slice")
     if (known := _static_starts(start_indices, x.shape, result.shape)) is not None:
         steps = (1,) * x.ndim
