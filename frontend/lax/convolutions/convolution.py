@@ -237,7 +237,14 @@ def conv_general_dilated(
     strides = check_positive_integers("window_strides", window_strides, x.ndim - 2)
     lhs_factors = check_positive_integers("lhs_dilation", lhs_dilation, x.ndim - 2)
     rhs_factors = check_positive_integers("rhs_dilation", rhs_dilation, x.ndim - 2)
-    sizes = _dilated_sizes(x.shape, numbers.lhs_spec[2:], lhs_factors)
+    if isinstance(padding, str) and max(lhs_factors, default=1) > 1:
+        raise OperationTypeError(
+            with_location(
+                f"padding {padding!r} of a convolution with lhs_dilation {lhs_factors} is "
+                "ambiguous; state (low, high) pairs, or call lax.conv_transpose"
+            )
+        )
+    sizes = [x.shape[dim] for dim in numbers.lhs_spec[2:]]
     windows = _dilated_sizes(w.shape, numbers.rhs_spec[2:], rhs_factors)
     result_dtype = preferred_element_type
     result = None if result_dtype is None else TensorType((), dtype_of(result_dtype))

@@ -13,8 +13,10 @@ from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.lax.convolutions.convolution import check_positive_integers, resolve_padding
+from shardir.frontend.lax.convolutions.window_combination import combine_windows
 from shardir.frontend.lax.elementwise import bitwise_xor
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
+from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
@@ -61,21 +63,6 @@ def _match_reduction(computation: UserFunction, dtype: str, what: str) -> _Reduc
     return None
 
 
-def _require_reduction(computation: UserFunction, dtype: str, what: str) -> _Reduction:
-    """Return the result of `_match_reduction`; raise `OperationTypeError` for every other
-    function.
-    """
-    if (kind := _match_reduction(computation, dtype, what)) is not None:
-        return kind
-    raise OperationTypeError(
-        with_location(
-            f"{what} takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
-            "lax.bitwise_and; of complex numbers, lax.add or lax.mul) as its computation; loop "
-            "with lax.scan for others"
-        )
-    )
-
-
 def _identity_of(op: str, dtype: str) -> float | int:
     if op in ("add", "mul"):
         return int(op == "mul")
@@ -98,21 +85,66 @@ def reduce(
 ) -> PyTree:
     """Combine all elements along `dimensions` and the initial value by `computation`.
 
-    `computation` is associative. For several operands, a tuple, it maps two tuples of scalars to a
-    tuple. Sums, products, minima and maxima become reduction operations.
+    `computation` is associative. For several operands, a pytree, it maps two pytrees of scalars to
+    one. Sums, products, minima and maxima become reduction operations.
     """
-    if isinstance(operands, (list, tuple)):
-        arrays = [as_tracer(x) for x in operands]
-        initial_values = [as_tracer(x) for x in init_values]
-        dims = canonicalize_axes(dimensions, arrays[0].ndim)
-        return reduce_pairwise(computation, arrays, initial_values, dims, single=False)
-    x, first = as_tracer(operands), as_tracer(init_values)
-    dtype = x.value.type.dtype
-    dims = canonicalize_axes(dimensions, x.ndim)
-    if (kind := _match_reduction(computation, dtype, "lax.reduce")) is None:
-        return reduce_pairwise(computation, [x], [first], dims, single=True)[0]
+    leaves, structure = tree.flatten(operands)
+    if not leaves:
+        raise OperationTypeError(with_location("lax.reduce takes at least one array"))
+    firsts, rows = _initial_values(init_values, structure, "reduce"), [*map(as_tracer, leaves)]
+    dims = canonicalize_axes(dimensions, rows[0].ndim)
+    x, dtype = rows[0], rows[0].value.type.dtype
+    kind = None
+    if structure == tree.structure(0):
+        kind = _match_reduction(computation, dtype, "lax.reduce")
+    if kind is None:
+        combine = _combine_leaves(computation, structure, "reduce")
+        made = reduce_pairwise(combine, rows, firsts, dims, single=False)
+        return tree.unflatten(structure, made)
     reduced = emit(kind.full, x, dims=dims)
-    return emit(kind.binary, reduced, broadcast(convert(first, dtype), reduced.shape))
+    return emit(kind.binary, reduced, broadcast(convert(firsts[0], dtype), reduced.shape))
+
+
+def _initial_values(values: PyTree, structure: tree.PyTreeDef, name: str) -> list[Tracer]:
+    """Return the initial value of each operand."""
+    leaves, own = tree.flatten(values)
+    if own != structure:
+        raise OperationTypeError(
+            with_location(
+                f"the operands of lax.{name} are {structure}, and the initial values {own}; pass "
+                "an initial value for each operand, in the same containers"
+            )
+        )
+    initial = [*map(as_tracer, leaves)]
+    for value in initial:
+        if value.ndim:
+            raise OperationTypeError(
+                with_location(f"an initial value of lax.{name} is a scalar, got {value.value.type}")
+            )
+    return initial
+
+
+def _combine_leaves(
+    computation: UserFunction, structure: tree.PyTreeDef, name: str
+) -> UserFunction:
+    """Return the computation of pytrees as a function of tuples of their leaves."""
+
+    def combine(first: Sequence[Tracer], second: Sequence[Tracer]) -> tuple[Tracer, ...]:
+        made = computation(tree.unflatten(structure, first), tree.unflatten(structure, second))
+        leaves, own = tree.flatten(made)
+        if own != structure and len(leaves) != len(first):
+            raise OperationTypeError(
+                with_location(
+                    f"the computation of lax.{name} returns {own}, and its operands are "
+                    f"{structure}; return one value for each operand"
+                )
+            )
+        return tuple(
+            convert(as_tracer(leaf), x.value.type.dtype)
+            for leaf, x in zip(leaves, first, strict=True)
+        )
+
+    return combine
 
 
 def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Tracer:
@@ -123,27 +155,23 @@ def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Tracer:
 
 
 def reduce_window(
-    operand: ArrayLike,
-    init_value: ArrayLike,
+    operand: PyTree,
+    init_value: PyTree,
     computation: Callable[[PyTree, PyTree], PyTree],
     window_dimensions: object,
     window_strides: object = None,
     padding: str | Sequence[tuple[int, int]] = "VALID",
     base_dilation: object = None,
     window_dilation: object = None,
-) -> Tracer:
-    """Combine the elements of each window by `computation` (sum, product, maximum, minimum).
+) -> PyTree:
+    """Combine the elements of each window and the initial value by `computation`.
 
-    `init_value` must be the identity of the computation: 0 of a sum, -inf of a maximum. `padding`
-    is "SAME", "VALID" or (low, high) pairs, for all dimensions.
+    `computation` is associative. For several operands, a pytree, it maps two pytrees of scalars to
+    one. Sums, products, maxima and minima that start with their identity (0 of a sum, -inf of a
+    maximum) become one operation; for others, each position of a window becomes a slice. `padding`
+    is "SAME", "VALID" or (low, high) pairs, for all dimensions; it does not count.
     """
-    label = "init_value of reduce_window"
-    kind = abstract_of(init_value, label).type
-    if kind.shape or kind.dtype in KEYS:
-        raise OperationTypeError(with_location(f"the {label} is a number, got {kind}"))
-    return _emit_reduce_window(
-        operand,
-        np.asarray(init_value).item(),
+    static = (
         computation,
         () if window_dimensions is None else window_dimensions,
         window_strides,
@@ -151,6 +179,15 @@ def reduce_window(
         base_dilation,
         window_dilation,
     )
+    identity: object = None
+    if tree.structure(init_value) == tree.structure(0):
+        label = "init_value of reduce_window"
+        kind = abstract_of(init_value, label).type
+        if kind.shape or kind.dtype in KEYS:
+            raise OperationTypeError(with_location(f"the {label} is a number, got {kind}"))
+        if not isinstance(init_value, Tracer):
+            identity = np.asarray(init_value).item()
+    return _emit_reduce_window(operand, init_value, identity, *static)
 
 
 @public(
@@ -159,37 +196,41 @@ def reduce_window(
     name="reduce_window",
 )
 def _emit_reduce_window(
-    operand: ArrayLike,
-    init: Tracer,
+    operand: PyTree,
+    init_value: PyTree,
+    init: object,
     computation: Callable[[PyTree, PyTree], PyTree],
     window: object,
     strides: object,
     padding: str | Sequence[tuple[int, int]],
     base_dilation: object,
     dilation: object,
-) -> Tracer:
-    x = as_tracer(operand)
-    dtype = x.value.type.dtype
-    op = _require_reduction(computation, dtype, "lax.reduce_window").window
-    neutral = _identity_of(op, dtype)
-    if init != neutral:
+) -> PyTree:
+    leaves, structure = tree.flatten(operand)
+    if not leaves:
+        raise OperationTypeError(with_location("lax.reduce_window takes at least one array"))
+    firsts = _initial_values(init_value, structure, "reduce_window")
+    x, *others = arrays = [*map(as_tracer, leaves)]
+    if any(other.shape != x.shape for other in others):
+        shapes = " and ".join(str(each.shape) for each in arrays)
         raise OperationTypeError(
-            with_location(f"the init_value of lax.reduce_window must be {neutral} here, got {init}")
+            with_location(f"the operands of lax.reduce_window have one shape, got {shapes}")
         )
     window = check_positive_integers("window_dimensions", window, x.ndim)
     strides = check_positive_integers("window_strides", strides, x.ndim)
     base = check_positive_integers("base_dilation", base_dilation, x.ndim)
     inner = check_positive_integers("window_dilation", dilation, x.ndim)
-    sizes = [(n - 1) * s + 1 for n, s in zip(x.shape, base, strict=True)]
     dilated_window = [(n - 1) * s + 1 for n, s in zip(window, inner, strict=True)]
-    result: Tracer = emit(
-        "reduce_window",
-        x,
-        op=Symbol(op),
-        window=window,
-        strides=strides,
-        padding=resolve_padding(padding, sizes, dilated_window, strides),
-        base_dilation=base,
-        window_dilation=inner,
-    )
-    return result
+    # As in JAX, "SAME" does not depend on the dilation of the operand.
+    pads = resolve_padding(padding, x.shape, dilated_window, strides)
+    kind, dtype = None, x.value.type.dtype
+    if structure == tree.structure(0):
+        kind = _match_reduction(computation, dtype, "lax.reduce_window")
+    if kind is not None and init is not None and init == _identity_of(kind.window, dtype):
+        return emit(
+            "reduce_window", x, op=Symbol(kind.window), window=window, strides=strides,
+            padding=pads, base_dilation=base, window_dilation=inner,
+        )  # fmt: skip
+    combine = _combine_leaves(computation, structure, "reduce_window")
+    made = combine_windows(combine, arrays, firsts, window, strides, pads, base, inner)
+    return tree.unflatten(structure, made)

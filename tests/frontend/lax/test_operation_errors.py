@@ -44,13 +44,29 @@ FAULTS: list[tuple[Callable[..., Any], type[Exception], str]] = [
     (lambda x, i: lax.dot(x[None], x), OperationTypeError,
      "lax.dot takes vectors and matrices, got shapes (1, 2, 3) and (2, 3); use snp.matmul or "
      "lax.dot_general"),
-    (lambda x, i: lax.reduce_window(x, 0.0, lax.max, (1, 1), (1, 1), "SAME"), OperationTypeError,
-     "the init_value of lax.reduce_window must be -inf here, got 0.0"),
-    (lambda x, i: lax.reduce_window(x, 0.0, lambda a, b: a * a + b, (1, 1), (1, 1), "SAME"),
+    (lambda x, i: lax.reduce_window((x, x), 0.0, lambda a, b: a, (1, 1)), OperationTypeError,
+     "the operands of lax.reduce_window are PyTreeDef((*, *)), and the initial values "
+     "PyTreeDef(*); pass an initial value for each operand, in the same containers"),
+    (lambda x, i: lax.reduce_window((x, x[0]), (0.0, 0.0), lambda a, b: a, (1, 1)),
      OperationTypeError,
-     "lax.reduce_window takes lax.add, lax.mul, lax.max or lax.min (of bools, lax.bitwise_or or "
-     "lax.bitwise_and; of complex numbers, lax.add or lax.mul) as its computation; loop with "
-     "lax.scan for others"),
+     "the operands of lax.reduce_window have one shape, got (2, 3) and (3,)"),
+    (lambda x, i: lax.reduce_window((x, x), (0.0, x), lambda a, b: a, (1, 1)), OperationTypeError,
+     "an initial value of lax.reduce_window is a scalar, got f32[2, 3]"),
+    (lambda x, i: lax.reduce_window((x, x), (0.0, 0.0), lambda a, b: a[0], (1, 1)),
+     OperationTypeError,
+     "the computation of lax.reduce_window returns PyTreeDef(*), and its operands are "
+     "PyTreeDef((*, *)); return one value for each operand"),
+    (lambda x, i: lax.reduce_window(lax.full((70, 70), 0.0), 1.0, lax.add, (70, 70)),
+     OperationTypeError,
+     "reduce_window has a slice for each of 4900 positions of a window with this computation, and "
+     "at most 4096; reduce one dimension at a time, or use lax.add, lax.mul, lax.max or lax.min"),
+    (lambda x, i: lax.reduce((x, x), (0.0, 0.0), lambda a, b: a[0], (1,)), OperationTypeError,
+     "the computation of lax.reduce returns PyTreeDef(*), and its operands are PyTreeDef((*, *)); "
+     "return one value for each operand"),
+    (lambda x, i: lax.conv_general_dilated(x[None], x[None], (1,), "SAME", (2,)),
+     OperationTypeError,
+     "padding 'SAME' of a convolution with lhs_dilation (2,) is ambiguous; state (low, high) "
+     "pairs, or call lax.conv_transpose"),
     (lambda x, i: lax.conv(x[None], x[None], (1,), "FULL"), OperationTypeError,
      "padding 'FULL' is unknown; it is 'SAME', 'SAME_LOWER', 'VALID' or pairs"),
     (lambda x, i: lax.conv_general_dilated(x[None], x[None], (1,), "VALID",
