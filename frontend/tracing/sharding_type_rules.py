@@ -72,6 +72,8 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
     elif op.spec is ops.convolution:
         check_convolution(op, types)
     unreduced, reduced = infer_unreduced(op, types), infer_reduced(op, types)
+    if op.spec is ops.clamp and types[1] is not None:
+        return [types[1]]
     if op.spec is ops.convolution and types[0] is not None:
         return [ShardingType(_convolution_dims(op, types[0], sizes), unreduced, reduced)]
     axes_of: dict[int, AxisNames] = {}

@@ -4,7 +4,7 @@ The letters of a `dot` follow a convention: `bi,ih->bh` is a product of two matr
 size 1 that would be broadcast against a larger one is dropped instead of repeated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import index
 from string import ascii_letters
 from typing import SupportsIndex
@@ -34,8 +34,9 @@ from shardir.frontend.tracing.operands import (
     reshape,
 )
 from shardir.frontend.tracing.promotion import dtype_of
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import abstract_text
 from shardir.ir.dtypes import SMALL_DTYPES
 from shardir.ir.types import TensorType
 
@@ -128,6 +129,7 @@ def matmul(
     _check_contracted_sizes("matmul", x, -1, y, -2 if y.ndim > 1 else -1)
     stacks = max(x.ndim - 2, 0), max(y.ndim - 2, 0)
     broadcast_shapes(x.shape[: stacks[0]], y.shape[: stacks[1]])
+    _check_batch_shardings("matmul", x, y, range(-3, -3 - min(stacks), -1))
     stack = "".join(BATCH_LETTERS[: max(stacks)])
     left, right = (stack[len(stack) - n :] for n in stacks)
     row, column = ("b" if x.ndim > 1 else ""), ("h" if y.ndim > 1 else "")
@@ -159,6 +161,24 @@ def dot(
     columns = "h" if y.ndim == 2 else "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])
     right = f"{columns[:-1]}i{columns[-1:]}"
     return contract(x, y, f"{rows}i,{right}->{rows}{columns}", preferred_element_type)
+
+
+def _check_batch_shardings(name: str, x: Tracer, y: Tracer, dims: Iterable[int]) -> None:
+    """Refuse batch dimensions of one size with different axes, as JAX does in these functions."""
+    types = require_trace(name).program.sharding_types
+    if types is None or types.is_untyped(x.value) or types.is_untyped(y.value):
+        return
+    left, right = types.sharding_of(x.value), types.sharding_of(y.value)
+    if left is None or right is None:
+        return
+    for dim in dims:
+        axes = left.spec.axes(range(x.ndim)[dim]), right.spec.axes(range(y.ndim)[dim])
+        if x.shape[dim] == y.shape[dim] and axes[0] != axes[1]:
+            types.refuse(
+                f"the operands of {name}, {abstract_text(x.abstract)} and "
+                f"{abstract_text(y.abstract)}, have different shardings along a batch dimension; "
+                "reshard one of them (sharding.reshard)"
+            )
 
 
 def _multiply_scalars(x: Tracer, y: Tracer, preferred_element_type: DTypeLike | None) -> Tracer:
@@ -200,6 +220,8 @@ def vecdot(
     left, right = (stack[len(stack) - v.ndim + 1 :] for v in (x, y))
     sizes = ([n for d, n in enumerate(v.shape) if d != k] for v, k in ((x, i), (y, j)))
     broadcast_shapes(*map(tuple, sizes))
+    if x.ndim == y.ndim:
+        _check_batch_shardings("vecdot", x, y, [d for d in range(x.ndim) if d != i])
     left.insert(i, "i")
     right.insert(j, "i")
     dims = f"{''.join(left)},{''.join(right)}->{''.join(stack)}"

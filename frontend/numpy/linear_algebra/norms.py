@@ -29,6 +29,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import find_explicit_sharding
 from shardir.ir.types import REAL_OF
 
 
@@ -85,7 +86,9 @@ def _vector_norm(x: Tracer, dims: tuple[int, ...], order: float | str, keepdims:
             dims,
             keepdims,
         )
-    if order == 2 and len(dims) == x.ndim and not is_complex(x):
+    # A contraction of a dimension that Explicit axes shard is ambiguous, and a sum is not.
+    is_contraction = not is_complex(x) and find_explicit_sharding(x) is None
+    if order == 2 and len(dims) == x.ndim and is_contraction:
         letters = ascii_letters[: x.ndim]
         found = emit_elementwise("sqrt", contract(x, x, f"{letters},{letters}->"))
         return restore_reduced_dims(found, x, dims) if keepdims else found

@@ -1,4 +1,4 @@
-"""`broadcast_arrays` on meshes of Explicit axes: the types are those of JAX 0.10.2."""
+"""Types of operations that broadcast on meshes of Explicit axes: those of JAX 0.10.2."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir import lax
 from shardir.frontend.errors import ShardingTypeError
 from shardir.sharding import AxisType, NamedSharding, PartitionSpec as P, reshard, use_mesh
 from tests.frontend.shardings.explicit_programs import Program, make_explicit_mesh, trace_types
@@ -96,3 +97,58 @@ def test_axes_of_type_auto_stay_open() -> None:
         made = sd.jit(run)(a, np.ones(16, "float32"))
         assert found == ROWS.split(";")
         np.testing.assert_array_equal(np.asarray(made[1]), np.ones((8, 16)))
+
+
+def types(fun: Any, *operands: str) -> str:
+    return trace_types(Program("", fun, operands, ""))
+
+
+def test_the_result_of_clamp_has_the_sharding_of_its_operand() -> None:
+    for operands in (
+        ("f32[8]", "f32[8@x]", "f32[8@y]"),
+        ("f32[8@y]", "f32[8@x]", "f32[8@(x,y)]"),
+        ("f32[8]", "f32[8@x]", "f32[]"),
+    ):
+        assert types(lax.clamp, *operands) == "float32[8@x]"
+    assert types(lax.clamp, "f32[8@x]", "f32[8]", "f32[8@y]") == "float32[8]"
+
+
+def test_norms_and_repetitions_of_sharded_arrays() -> None:
+    assert types(snp.linalg.norm, "f32[8@x,16@y]") == "float32[]"
+    assert types(lambda a: snp.linalg.norm(a, keepdims=True), "f32[8@x]") == "float32[1]"
+    assert types(lambda a: snp.tile(a, (2, 1, 1)), "f32[8,4@x,1]") == "float32[16,4@x,1]"
+    assert types(lambda a: snp.tile(a, (2, 1)), "f32[8@x]") == "float32[2,8@x]"
+    with pytest.raises(ShardingTypeError):
+        types(lambda a: snp.tile(a, 2), "f32[8@x]")
+    values = np.arange(8, dtype="float32")
+    placed = reshard(values, P(("x", "y")))
+    np.testing.assert_allclose(snp.linalg.norm(placed), np.linalg.norm(values), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("fun", "name", "operands", "result"),
+    [
+        (snp.matmul, "matmul", ("f32[4@x,8,16]", "f32[4,16,8@y]"), "float32[4@x,8,8@y]"),
+        (snp.matmul, "matmul", ("f32[4,8,16]", "f32[4@x,16,8]"), "float32[4,8,8]"),
+        (snp.vecdot, "vecdot", ("f32[4@x,16]", "f32[4,16]"), "float32[4@x]"),
+    ],
+)
+def test_batch_dimensions_have_one_sharding(
+    fun: Any, name: str, operands: tuple[str, str], result: str
+) -> None:
+    with pytest.raises(ShardingTypeError) as caught:
+        types(fun, *operands)
+    left, right = (each.replace("f32", "float32") for each in operands)
+    assert str(caught.value).partition("\n")[0] == (
+        f"the operands of {name}, {left} and {right}, have different shardings along a batch "
+        "dimension; reshard one of them (sharding.reshard)"
+    )
+    with sd.config(explicit_sharding="lenient"):
+        assert types(fun, *operands) == result
+
+
+def test_batch_dimensions_of_constants_and_of_size_one_have_any_sharding() -> None:
+    assert types(lambda a: a @ snp.ones((4, 16, 8)), "f32[4@x,8,16]") == "float32[4@x,8,8]"
+    assert types(snp.matmul, "f32[4@x,8,16]", "f32[1,16,8@y]") == "float32[4@x,8,8@y]"
+    assert types(snp.matmul, "f32[2,4@x,8,16]", "f32[4@x,16,8]") == "float32[2,4@x,8,8]"
+    assert types(snp.matmul, "f32[4@x,8,16]", "f32[16,8@y]") == "float32[4@x,8,8@y]"
