@@ -15,6 +15,7 @@ from shardir.frontend.numpy.dtypes import (
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0 as float0
+from shardir.ir.dtypes import DTYPE_INFO
 
 __all__ = [
     "bfloat16",
@@ -39,7 +40,7 @@ def canonicalize_dtype(dtype: object) -> DType:
 
 def itemsize_bits(dtype: object) -> int:
     """Return the number of bits of one element."""
-    return 8 * canonicalize_dtype(dtype).itemsize
+    return DTYPE_INFO[dtype_of(canonicalize_dtype(dtype))].bits
 
 
 def scalar_type_of(x: object) -> type[bool | int | float | complex]:

@@ -14,6 +14,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.result_accuracy import Accuracy, check_accuracy
+from shardir.frontend.numpy.tracer_helpers.bitcasts import emit_bitcast
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -30,6 +31,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import check_keys_mix, dtype_of
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import OPS
 from shardir.ir.signature import signature_of
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, TensorType
@@ -202,7 +204,7 @@ def mulhi(x: ArrayLike, y: ArrayLike) -> Tracer:
         raise OperationTypeError(
             with_location(f"lax.mulhi takes integers, got {first.dtype}; convert with .astype")
         )
-    bits = first.dtype.itemsize * 8
+    bits = DTYPE_INFO[dtype].bits
     if bits < 64:
         wide = "i64" if dtype.startswith("i") else "u64"
         product = convert(first, wide) * convert(second, wide)
@@ -443,16 +445,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: object) -> Tracer:
 
     A narrower type adds a last dimension of parts, a wider one removes the last dimension.
     """
-    tracer, name = as_tracer(operand), dtype_of(new_dtype)
-    if tracer.value.type.dtype == name:
-        return tracer
-    old, new = (TensorType((), n).numpy.itemsize for n in (tracer.value.type.dtype, name))
-    shape = tracer.shape
-    if old > new:
-        shape = (*shape, old // new)
-    elif old < new:
-        shape = shape[:-1]
-    return emit("bitcast", tracer, result=TensorType(shape, name))
+    return emit_bitcast(as_tracer(operand), dtype_of(new_dtype))
 
 
 @public()

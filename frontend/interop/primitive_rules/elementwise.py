@@ -17,6 +17,7 @@ from shardir.frontend.scipy import special
 from shardir.frontend.tracing.operands import convert, splat
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import FLOATS
 
 SAME_NAMED_PRIMITIVES = (
@@ -127,7 +128,7 @@ def _compare_total_order(equation: Equation, function: Callable[..., Tracer]) ->
 
 def _total_order_integers(x: Tracer) -> Tracer:
     """Convert floats to integers in the total order of floats."""
-    bits = x.value.type.numpy.itemsize * 8
+    bits = DTYPE_INFO[x.value.type.dtype].bits
     bits_value = lax.bitcast_convert_type(x, f"int{bits}")
     kind = bits_value.value.type
     flipped = lax.bitwise_xor(bits_value, splat(2 ** (bits - 1) - 1, kind))

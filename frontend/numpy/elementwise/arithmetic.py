@@ -179,7 +179,7 @@ def _floor_divide_signed(x: Tracer, divisor: Tracer, number: ScalarOrNone) -> Tr
     result for a divisor of zero is undefined.
     """
     dtype = x.value.type.dtype
-    last = constant_like(x, x.value.type.numpy.itemsize * 8 - 1)
+    last = constant_like(x, DTYPE_INFO[dtype].bits - 1)
     if number is not None and number > 0:
         size, sign_mask = divisor, emit_elementwise("shift_right_arithmetic", x, last)
         dividend = emit_elementwise("xor", x, sign_mask)

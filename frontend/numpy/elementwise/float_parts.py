@@ -107,7 +107,7 @@ def signbit(x: ArrayLike, /) -> Tracer:
 def emit_signbit(x: Tracer) -> Tracer:
     """Return whether the highest bit is set, tested as the sign of an integer of the same bits."""
     if x.value.type.dtype not in INTEGERS:
-        width = x.value.type.numpy.itemsize * 8
+        width = DTYPE_INFO[x.value.type.dtype].bits
         x = emit("bitcast", x, result=x.value.type.with_dtype(SIGNED_BY_BITS[width]))
     return emit_elementwise("lt", x, constant_like(x, 0))
 
@@ -215,12 +215,20 @@ def frexp(x: ArrayLike, /) -> tuple[Tracer, Tracer]:
     """Return (mantissa, exponent) with x = mantissa * 2**exponent and 0.5 <= |mantissa| < 1,
     elementwise.
 
-    0, infinities and NaN are their own mantissa and have exponent 0. The exponent is int32.
+    0, infinities and NaN are their own mantissa and have exponent 0. The exponent is int32. Raises
+    `OperationTypeError` for complex numbers and `float4_e2m1fn`.
     """
     (x,) = align(x, kind=inexact_kind(x))
     name = x.value.type.dtype
     if name in COMPLEX:
         raise OperationTypeError(with_location(f"frexp takes real numbers, got {name}"))
+    if DTYPE_INFO[name].bias < 2:
+        raise OperationTypeError(
+            with_location(
+                f"frexp takes floats with at least 8 bits, got {name}, in which 0.75 is no number; "
+                "convert with .astype"
+            )
+        )
     wide = convert(x, COMPUTE_DTYPES[name])
     exponent = _mantissa_and_exponent(wide)[1]
     mantissa = custom_jvp(lambda x: _mantissa_and_exponent(x)[0])
@@ -240,7 +248,8 @@ def _mantissa_and_exponent(x: Tracer) -> tuple[Tracer, Tracer]:
     """Return the mantissa and the exponent, computed from the bits in one pass over the
     elements.
     """
-    bits, width = DTYPE_INFO[x.value.type.dtype].mantissa_bits, x.value.type.numpy.itemsize * 8
+    info = DTYPE_INFO[x.value.type.dtype]
+    bits, width = info.mantissa_bits, info.bits
     bias = (1 << width - bits - 2) - 1
     word: Tracer = emit("bitcast", x, result=x.value.type.with_dtype(SIGNED_BY_BITS[width]))
     size = emit_elementwise("and", word, constant_like(word, (1 << width - 1) - 1))

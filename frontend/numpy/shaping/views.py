@@ -4,11 +4,13 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import NotAnArrayError
+from shardir.frontend.numpy.tracer_helpers.bitcasts import emit_bitcast
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, reshape, splat
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import COMPLEX, NUMPY_DTYPES, REAL_OF, TensorType
 
 
@@ -36,7 +38,7 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Tracer:
         return view(_interleave_parts(tracer), dtype)
     if have.dtype == "bool":
         return view(convert(tracer, "u8"), dtype)
-    old, new = have.numpy.itemsize, NUMPY_DTYPES[name].itemsize
+    old, new = (DTYPE_INFO[each].bits for each in (have.dtype, name))
     if (not tracer.ndim and old != new) or (tracer.ndim and tracer.shape[-1] * old % new):
         raise OperationTypeError(
             with_location(f"{have} cannot be viewed as {name}: its last dimension does not divide")
@@ -47,14 +49,12 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Tracer:
         single = view(tracer, NUMPY_DTYPES["u8"])
         return emit("ne", single, splat(0, single.value.type))
     if old == new:
-        return emit("bitcast", tracer, result=have.with_dtype(name))
+        return emit_bitcast(tracer, name)
     *rest, last = tracer.shape
     long = (*rest, last * old // new)
     if old > new:
-        return reshape(
-            emit("bitcast", tracer, result=TensorType((*rest, last, old // new), name)), long
-        )
-    return emit("bitcast", reshape(tracer, (*long, new // old)), result=TensorType(long, name))
+        return reshape(emit_bitcast(tracer, name), long)
+    return emit_bitcast(reshape(tracer, (*long, new // old)), name)
 
 
 @public()

@@ -283,7 +283,7 @@ def _isin_table(x: Tracer, tests: Tracer, span: int) -> Tracer:
         convert(emit_elementwise("sub", *align(y, smallest)), unsigned) for y in (x, tests)
     )
     table = filling.zeros((span,), bool).at[marked].set(True, mode="promise_in_bounds")
-    if span.bit_length() > x.value.type.numpy.itemsize * 8:
+    if span.bit_length() > DTYPE_INFO[x.value.type.dtype].bits:
         inside: Tracer = filling.ones(x.shape, bool)
     else:
         inside = offset < span

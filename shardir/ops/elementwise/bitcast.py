@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from shardir.ir.dtypes import DTYPE_INFO, KEY_WORDS, KEYS
+from shardir.ir.dtypes import KEY_WORDS, KEYS
 from shardir.ir.key_implementations import join_words, split_keys
 from shardir.ir.operation import define_op
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.op_rules.batching import ShiftDims
 from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder
 from shardir.ops.elementwise.elementwise import zero_vjp
+from shardir.ops.elementwise.packed_bitcast import bitcast_shape, is_packed_bitcast
 from shardir.ops.type_checks import require_result_type
 
 
@@ -29,26 +30,16 @@ def _type(x: TensorType, *, result: TensorType | None) -> TensorType:
             raise TypeError(
                 f"reinterprets a key only as u32[..., {KEY_WORDS[key]}], not {x} as {to}"
             )
-    if _bitcast_shape(x, to.dtype) != to.shape:
+    if bitcast_shape(x.shape, x.dtype, to.dtype) != to.shape:
         raise TypeError(
             f"cannot reinterpret {x} as {to}; another width adds or removes a last dimension"
         )
-    return to
-
-
-def _bitcast_shape(x: TensorType, dtype: str) -> tuple[int, ...] | None:
-    """Return the shape of `x` as another element type, or `None` if there is none."""
-    old, new = DTYPE_INFO[x.dtype].bits, DTYPE_INFO[dtype].bits
-    if old != new and min(old, new) < 8:
+    if is_packed_bitcast(x.dtype, to.dtype):
         raise TypeError(
-            f"cannot reinterpret {x} as {dtype}: an array stores each of these elements in a byte "
-            "of its own; shift and mask them instead"
+            f"cannot reinterpret {x} as {to}: an array stores each of these elements in a byte "
+            "of its own; shift and mask them, as lax.bitcast_convert_type does"
         )
-    if old == new:
-        return x.shape
-    if old > new:
-        return (*x.shape, old // new)
-    return x.shape[:-1] if x.shape[-1:] == (new // old,) else None
+    return to
 
 
 def _factors(x: TensorType, *, result: TensorType) -> FactorRule:

@@ -70,7 +70,7 @@ def _mulhi(call: OperationReader) -> Values:
         raise UnsupportedOperation(f"there is no type for the product of {type.dtype}")
     wide = type.with_dtype(_DOUBLE_WIDTH[type.dtype])
     x, y = (call.emit_step("convert", value, result=wide) for value in both)
-    width = splat(call, 8 * type.numpy.itemsize, wide)
+    width = splat(call, DTYPE_INFO[type.dtype].bits, wide)
     return call.emit(
         "convert", call.emit_step("shift_right_logical", call.emit_step("mul", x, y), width)
     )
@@ -149,7 +149,7 @@ def to_total_order(call: OperationReader, x: Value) -> Value:
     """Return integers that are ordered as floats in total order: -NaN, ..., -0, 0, ..., NaN."""
     if x.type.dtype not in FLOATS:
         return x
-    width = 8 * x.type.numpy.itemsize
+    width = DTYPE_INFO[x.type.dtype].bits
     word = x.type.with_dtype(SIGNED_BY_BITS[width])
     bits = call.emit_step("bitcast", x, result=word)
     negative = call.emit_step("shift_right_arithmetic", bits, splat(call, width - 1, word))

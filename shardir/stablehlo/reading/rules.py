@@ -6,6 +6,7 @@ The other rules are in `shapes`, `regions`, `composed`, `decompositions`, `custo
 
 from shardir import ops as ops  # declares the operations
 from shardir.ir.module import Value
+from shardir.ops.elementwise.packed_bitcast import emit_packed_bitcast, is_packed_bitcast
 from shardir.stablehlo.reading import (
     collectives as collectives,
     composed as composed,
@@ -85,7 +86,14 @@ def _bitcast(call: OperationReader) -> Values:
     (x,) = call.take_operands(1)
     if x.type.dtype == "u64" and call.result.dtype != "i64":
         x = call.emit_step("convert", x, result=x.type.with_dtype("i64"))
-    if call.result.dtype == "u64" and x.type.dtype != "i64":
-        signed = call.emit_step("bitcast", x, result=call.result.with_dtype("i64"))
-        return call.emit("convert", signed)
-    return call.emit("bitcast", x)
+    to = call.result
+    if to.dtype == "u64" and x.type.dtype != "i64":
+        to = to.with_dtype("i64")
+    is_packed = is_packed_bitcast(x.type.dtype, to.dtype)
+    if is_packed:
+        x = emit_packed_bitcast(call.emit_step, x, x.type, to)
+    elif to != call.result:
+        x = call.emit_step("bitcast", x, result=to)
+    if to != call.result:
+        return call.emit("convert", x)
+    return (x,) if is_packed else call.emit("bitcast", x)

@@ -253,7 +253,7 @@ class TypeParser:
         numpy = NUMPY_DTYPES[dtype]
         if token.type == "HEX" and dtype in FLOATS:
             bits = int(token, 16)
-            if bits >= 1 << (8 * numpy.itemsize):
+            if bits >= 1 << DTYPE_INFO[dtype].bits:
                 raise self.source.fail(f"{token} has more bits than {dtype}", token, base)
             return float(np.frombuffer(bits.to_bytes(numpy.itemsize, "little"), numpy)[0])
         if dtype in FLOATS and token.type in ("INT", "FLOAT"):
