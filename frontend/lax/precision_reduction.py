@@ -11,9 +11,10 @@ from shardir.frontend.lax.elementwise import bitcast_convert_type
 from shardir.frontend.numpy.dtypes import finfo
 from shardir.frontend.numpy.elementwise import float_parts, selection
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer
+from shardir.frontend.tracing.operands import as_tracer, convert
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
+from shardir.ir.dtypes import UNSIGNED_BY_BITS, precision_dtype
 from shardir.ir.types import FLOATS, NUMPY_DTYPES
 
 
@@ -22,6 +23,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     """Round each element to a float with the given numbers of bits, ties to even.
 
     A value that exceeds the exponent range becomes infinite, a value below it a zero of its sign.
+    Floats of at most 8 bits are rounded as f16 or f32, and the result is converted.
     The derivative is 1: rounding is not differentiated. Raise `OperationTypeError` for other
     element types.
     """
@@ -39,15 +41,16 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
                 f"mantissa, got {bits}"
             )
         )
-    rounded = custom_jvp(partial(_round_bits, name, exponent_bits, mantissa_bits))
+    wide = precision_dtype(name)
+    rounded = custom_jvp(partial(_round_bits, wide, exponent_bits, mantissa_bits))
     rounded.defjvp(lambda primals, tangents: (rounded(*primals), tangents[0]))
-    return rounded(x)
+    return convert(rounded(convert(x, wide)), name)
 
 
 def _round_bits(name: str, exponent: int, mantissa: int, x: ArrayLike) -> Tracer:
     limits = finfo(NUMPY_DTYPES[name])
     stored, width = int(limits.nmant), int(limits.bits)
-    unsigned = np.dtype(f"u{width // 8}")
+    unsigned = NUMPY_DTYPES[UNSIGNED_BY_BITS[width]]
     word = partial(np.array, dtype=unsigned)
     bits = bitcast_convert_type(x, unsigned)
     if (dropped_bits := stored - mantissa) > 0:

@@ -286,6 +286,16 @@ def greatest_number(dtype: str) -> float:
     return inf if info.has_infinity else info.max_finite
 
 
+def precision_dtype(dtype: str) -> str:
+    """Return the float in which `reduce_precision` rounds the bits of a float, as XLA does.
+
+    Most formats of at most 8 bits have no infinity, to which larger numbers are rounded.
+    """
+    if not DTYPE_INFO[dtype].is_small:
+        return dtype
+    return "f16" if represents_float("f16", dtype) else "f32"
+
+
 def represents_float(wide: str, narrow: str) -> bool:
     """Return whether the float `wide` represents every number of the float `narrow`."""
     if wide == narrow:

@@ -12,7 +12,7 @@ import shardir.numpy as snp
 from shardir import lax
 from shardir.errors import OperationTypeError
 from shardir.interpret.interpreter import evaluate
-from shardir.ir.dtypes import DTYPE_INFO, INTEGERS, SMALL_INTEGERS
+from shardir.ir.dtypes import DTYPE_INFO, INTEGERS, SMALL_FLOATS, SMALL_INTEGERS
 from shardir.stablehlo.reader import read
 
 NARROW = ("i4", "u2", "f4e2m1fn")
@@ -168,3 +168,26 @@ def test_the_sign_and_the_parts_of_float4() -> None:
         "frexp takes floats with at least 8 bits, got f4e2m1fn, in which 0.75 is no number; "
         "convert with .astype"
     )
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS)
+def test_reduce_precision_rounds_as_xla(dtype: str) -> None:
+    jax = pytest.importorskip("jax")
+    info = DTYPE_INFO[dtype]
+    x = np.arange(1 << info.bits, dtype=np.uint8).view(info.numpy)
+    name = MLIR_NAMES.get(dtype, dtype.upper().replace("F", "f", 1))
+    for exponent, mantissa in ((4, 1), (3, 2), (2, 1)):
+        expected = np.asarray(jax.lax.reduce_precision(x, exponent, mantissa))
+        type = f"tensor<{x.size}x{name}>"
+        text = f"""
+        func.func @main(%x: {type}) -> {type} {{
+          %y = stablehlo.reduce_precision %x, format = e{exponent}m{mantissa} : {type}
+          return %y : {type}
+        }}"""
+        for found in (
+            lax.reduce_precision(x, exponent, mantissa),
+            *evaluate(read(text).main, [x]),
+        ):
+            result = np.asarray(found)
+            assert result.dtype == info.numpy
+            np.testing.assert_array_equal(result.astype("f"), expected.astype("f"))

@@ -7,7 +7,14 @@ from shardir import (
     ops as ops,  # declares the operations
     ops as specs,
 )
-from shardir.ir.dtypes import DTYPE_INFO, FLOATS, INTEGERS, SIGNED_BY_BITS, UNSIGNED_BY_BITS
+from shardir.ir.dtypes import (
+    DTYPE_INFO,
+    FLOATS,
+    INTEGERS,
+    SIGNED_BY_BITS,
+    UNSIGNED_BY_BITS,
+    precision_dtype,
+)
 from shardir.ir.module import Value
 from shardir.ir.operation import Dense
 from shardir.ir.types import TensorType
@@ -99,10 +106,12 @@ def _reduce_precision(call: OperationReader) -> Values:
     exponent, mantissa = _format(call)
     if x.type.dtype not in FLOATS:
         raise call.fail(f"reduce_precision does not apply to {x.type}")
+    if (wide := precision_dtype(x.type.dtype)) != x.type.dtype:
+        x = call.emit_step("convert", x, result=x.type.with_dtype(wide))
     info = DTYPE_INFO[x.type.dtype]
     bits_of_exponent, bits_of_mantissa = info.exponent_bits, info.mantissa_bits
     word = x.type.with_dtype(UNSIGNED_BY_BITS[info.bits])
-    sign_bit = 1 << (8 * x.type.numpy.itemsize - 1)
+    sign_bit = 1 << (info.bits - 1)
     exponent_mask = ((1 << bits_of_exponent) - 1) << bits_of_mantissa
     bits = call.emit_step("bitcast", x, result=word)
 
@@ -128,7 +137,10 @@ def _reduce_precision(call: OperationReader) -> Values:
         bits = call.emit_step("select", call.emit_step("le", power, bottom), sign, bits)
     result = call.emit_step("bitcast", bits, result=x.type)
     undefined = x if mantissa else splat(call, inf, x.type)
-    return call.emit("select", call.emit_step("ne", x, x), undefined, result)
+    is_nan = call.emit_step("ne", x, x)
+    if x.type == call.result:
+        return call.emit("select", is_nan, undefined, result)
+    return call.emit("convert", call.emit_step("select", is_nan, undefined, result))
 
 
 def _format(call: OperationReader) -> tuple[int, int]:
