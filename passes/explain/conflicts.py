@@ -18,9 +18,11 @@ from shardir.ir.module import Op
 from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, count_positions
 from shardir.ir.sub_axes import take_disjoint_prefix
 from shardir.op_rules.factors import FactorKind, FactorRule
+from shardir.ops.control_flow.manual_computation import add_manual_axes
 from shardir.passes.explain.axis_origins import origin_annotations
 from shardir.passes.explain.factor_precedence import delay_reason, lost_to
 from shardir.passes.explain.history import FunctionHistory, dims_of, sizes_of
+from shardir.passes.explain.manual_edges import manual_edge, tensor_types
 from shardir.passes.explain.propagated_program import Program, pipeline_of, propagate_with_history
 from shardir.passes.explain.reports import Annotation, AxesRequest, Conflict, Conflicts, Verdict
 from shardir.passes.explain.sub_axes import overlaps_any
@@ -92,11 +94,15 @@ def _equivalence_key(step: PropagationStep, written: tuple[Sharding | None, ...]
 def _final_sharding(
     history: FunctionHistory, step: PropagationStep, tensor: int
 ) -> Sharding | None:
-    """Return the final sharding of a tensor."""
+    """Return the final sharding of a tensor; outside of a manual computation, at its edges."""
     cell = step.cells[tensor]
     if cell < 0:
         return history.result_sharding(-1 - cell)
-    return history.decided_shardings[step.tensors[tensor]]
+    sharding = history.decided_shardings[step.tensors[tensor]]
+    edge = manual_edge(step)
+    if sharding is None or edge is None or tensor == edge.outer:
+        return sharding
+    return history.intern(add_manual_axes(sharding, edge.dim_axes))
 
 
 def _operation_shardings(
@@ -105,10 +111,10 @@ def _operation_shardings(
     """Return the shardings with which an operation runs; `None` if no tensor is resharded."""
     mesh_name = next((s.mesh for s in written if s is not None), history.mesh(None).name)
     shardings = tuple(
-        close_sharding(sharding, value.type.shape, pads=history.reshard.uneven != "replicate")
+        close_sharding(sharding, type.shape, pads=history.reshard.uneven != "replicate")
         if sharding is not None
-        else Sharding.fully_replicated(mesh_name, value.type.rank)
-        for sharding, value in zip(written, step.tensors, strict=True)
+        else Sharding.fully_replicated(mesh_name, type.rank)
+        for sharding, type in zip(written, tensor_types(step), strict=True)
     )
     if len({sharding.mesh for sharding in shardings}) > 1:
         return None
@@ -307,7 +313,7 @@ class _ConflictAnalysis:
         )
 
     def elements(self, tensor: int) -> int:
-        return self.step.tensors[tensor].type.size
+        return tensor_types(self.step)[tensor].size
 
     def annotations(self, tensor: int, factor: int, axes: Axes) -> tuple[Annotation, ...]:
         """Return the origin of the axes; without axes, the annotation that closes the dimension."""
@@ -330,7 +336,7 @@ class _ConflictAnalysis:
         """Return the collectives that reshard a tensor, with their bytes."""
         has, needs = self.terms.shardings[tensor], self.terms.needed[tensor]
         source, target = (has, needs) if tensor < len(self.step.rule.operands) else (needs, has)
-        steps = plan_reshard(source, target, self.step.tensors[tensor].type)
+        steps = plan_reshard(source, target, tensor_types(self.step)[tensor])
         return [(step.kind, step.nbytes) for step in steps]
 
     def verdict(self, factor: int, axes: Axes, views: list[ProjectedTensor]) -> tuple[Verdict, str]:

@@ -206,3 +206,37 @@ def test_axes_pass_through_a_callback_that_runs_unsharded() -> None:
         "%x", "-", "%x", "a", Verdict.CANNOT, "the operation runs unsharded"
     )  # fmt: skip
     assert (conflict.reshard, conflict.nbytes) == (("all-gather",), 128)
+
+
+MANUAL = (
+    "%v = manual_computation(%x, axes=[a], in_axes=[[[a], []]], out_axes=[[[a], []]]) "
+    ": f32[8, 8] {",
+    "  (%p: f32[2, 8]) =>",
+    "  %n = neg(%p) : f32[2, 8]",
+    "  yield %n",
+    "}",
+    "return %v",
+)
+
+
+@pytest.mark.parametrize("type", ["f32[8, 8]", "f32[8@a, 8]", "f32[8, 8@b]", "f32[8@(a, b), 8]"])
+def test_a_manual_axis_at_the_boundary_of_its_computation_is_no_conflict(type: str) -> None:
+    assert rows_of(f"%x: {type}", "f32[8, 8]", *MANUAL) == ()
+
+
+def test_an_operand_of_a_manual_computation_that_is_resharded() -> None:
+    """The parameter states the manual axis for the operand; its type is that of a shard."""
+    (row,) = rows_of("%x: f32[8@b, 8]", "f32[8, 8]", *MANUAL)
+    assert decision_of(row) == ("%p", "a", "%x", "b", Verdict.STATED, "")
+    assert (row.kept.elements, row.given_up.elements) == (64, 64)
+    assert (row.reshard, row.nbytes) == (("all-slice", "collective-permute"), 64)
+
+
+def test_a_result_of_a_manual_computation_that_is_resharded() -> None:
+    """The returned value is sharded along the manual axis, too."""
+    lines = (MANUAL[0], MANUAL[1], "  %n = neg(%p) : f32[2@b, 8@-]", *MANUAL[3:])
+    row = rows_of("%x: f32[8@a, 8]", "f32[8, 8@b]", *lines)[0]
+    assert row.op == "%v of manual_computation"
+    assert decision_of(row) == ("%v", "a", "%n", "a, b", Verdict.STATED, "")
+    assert (row.kept.elements, row.given_up.elements) == (64, 64)
+    assert (row.reshard, row.nbytes) == (("all-to-all",), 16)
