@@ -1,8 +1,9 @@
 """The cause of a collective, and plans that would have cost more."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from shardir import ops as specs
 from shardir.cost.communication import (
@@ -31,6 +32,8 @@ from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.resharding.explanations import Explanations
 from shardir.passes.resharding.planner import LOCAL_STEPS, PlanStep, plan_reshard
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class CollectiveCauses:
     def cause(self, row: Collective) -> CollectiveCause:
         """Return the cause of one of the collectives."""
         row = with_source_line(row, self.before.main.name, self.history.places)
-        op = _find_operation(self._ops, row.value)
+        op = _find_by_name(self._ops, row.value)
         annotations = tuple(self._annotations(op, row)) if op else ()
         # An operation that communicates by itself may have named its collective after an operand.
         if op is None or op.spec is not specs.reshard or row.why != (op.why or REQUESTED):
@@ -133,7 +136,7 @@ class CollectiveCauses:
         axes = {axis.partition(":")[0] for axis in row.axes}
         annotations: dict[Annotation, None] = {}
         for value in self._tensors(op):
-            history_value = _value(self.history, value.name)
+            history_value = _find_by_name(self.history.values, value.name)
             for origin in (
                 origins_of_value(self.history, history_value) if history_value is not None else ()
             ):
@@ -179,14 +182,13 @@ def _row(program: Module, collective: Collective | str) -> Collective:
     raise ExplainError(f"no collective makes %{name}{where}; {hint}")
 
 
-def _find_operation(ops: dict[str, Op], name: str) -> Op | None:
-    """Return the operation that a value of the per-device program was created for: passes add
-    suffixes."""
-    while name not in ops:
-        name, dot, _ = name.rpartition(".")
-        if not dot:
-            return None
-    return ops[name]
+def _find_by_name(known: Mapping[str, Found], name: str) -> Found | None:
+    """Return the operation or value that a value was created for: passes add suffixes to names."""
+    while name:
+        if name in known:
+            return known[name]
+        name = name.rpartition(".")[0]
+    return None
 
 
 def _sharding(value: Value, other: Value) -> Sharding:
@@ -216,14 +218,6 @@ def _alternatives(
         if not new.unreduced:
             steps = plan_reshard(old, middle, type) + plan_reshard(middle, new, type)
             yield _alternative(steps, words.format_sharding(middle))
-
-
-def _value(history: FunctionHistory, name: str) -> Value | None:
-    while name not in history.values:
-        name, dot, _ = name.rpartition(".")
-        if not dot:
-            return None
-    return history.values[name]
 
 
 def collective_heading(row: Collective) -> str:

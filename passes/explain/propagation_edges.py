@@ -86,13 +86,28 @@ def propagation_edges(history: PropagationHistory, module: Module) -> Propagatio
 def _applied_constraints(history: PropagationHistory) -> Iterator[tuple[Op, int, Axes]]:
     """Yield the constraints that state the sharding of an operand, its number, and the axes."""
     positions = {op: i for i, op in enumerate(history.function.body.walk())}
-    applied = [
-        (stated.constraint, stated.constraint.operands.index(stated.value), stated.sharding)
+    # The operands of visits include copies of constants. The members of a group have one sharding.
+    numbers = {
+        (visit.op, value): 0 if visit.edge is None else _parameter_number(visit)
+        for visit in history.final_visits
+        for value in visit.tensors[: len(visit.rule.operands)]
+    }
+    applied = {
+        (stated.constraint, numbers[stated.constraint, stated.value]): stated.sharding
         for stated in history.stated
-        if stated.constraint is not None and stated.value in stated.constraint.operands
-    ]
-    for op, position, sharding in sorted(applied, key=lambda each: positions.get(each[0], -1)):
-        yield op, position, tuple(axis for dim in sharding.dims for axis in dim.axes)
+        if stated.constraint is not None and stated.value is not None
+    }
+    for op, number in sorted(applied, key=lambda each: positions[each[0]]):
+        yield op, number, tuple(applied[op, number].used_axes())
+
+
+def _parameter_number(visit: PropagationStep) -> int:
+    """Return the number of the parameter that an edge gives the sharding of an operand; 0 for a
+    result."""
+    assert visit.op is not None
+    assert visit.edge is not None
+    params, target = visit.op.blocks[0].params, visit.edge.targets[0]
+    return params.index(target) if target in params else 0
 
 
 def _edges_of_step(step: PropagationStep, number: int) -> Iterator[AxisEdge]:

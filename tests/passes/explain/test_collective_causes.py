@@ -200,3 +200,25 @@ def test_values_that_propagation_did_not_have_have_no_annotations() -> None:
     named, unnamed = (CollectiveCauses(each, run.history()).cause(row) for each in (before, other))
     assert [a.name for a in named.annotations] == ["0", "%a", "%b"]
     assert [a.name for a in unnamed.annotations] == ["0", "%b"]
+
+
+def test_a_requested_collective_is_part_of_no_reshard() -> None:
+    """A reshard may be requested as well."""
+    (cause,) = causes_of(
+        program(
+            "%x: f32[8@a]",
+            "f32[4]",
+            "%v = manual_computation(%x, axes=[a], in_axes=[[[a]]], out_axes=[[[]]]) : f32[4] {",
+            "  (%p: f32[4]) =>",
+            "  %s = all-reduce(%p, axes=[a], op=add) : f32[4]",
+            "  yield %s",
+            "}",
+            "return %v",
+        )
+    )
+    assert (cause.collective.why, cause.move) == ("the program requests it", "")
+    module = parse(program("%x: f32[8@a]", "f32[8]", "%v = reshard(%x) : f32[8@-]", "return %v"))
+    found = explain_collective(module, "%v", pipeline="propagate,partition")
+    assert (found.collective.why, found.move) == (
+        "the program requests it", "f32[8] from [a] to [-]"
+    )  # fmt: skip

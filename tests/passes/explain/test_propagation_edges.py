@@ -189,3 +189,61 @@ func @f(
 """
     move = '{"a" = operand-0 -> [result-0]}'
     assert edges(text) == [attribute(f"{{step-{step} = [{move}]}}") for step in (2, 0, 1)]
+
+
+def test_a_constraint_of_a_copied_constant_is_a_step() -> None:
+    """Each use of the constant has a copy of its own."""
+    text = """\
+func @f(
+  %x: f32[8],
+) -> (f32[8], f32[8]) {
+  %c = constant(value=1.0) : f32[8]
+  %v = add(%x, %c) : f32[8]
+  %k = sharding_constraint(%c) : f32[8@a]
+  %w = neg(%k) : f32[8]
+  return %v, %w
+}
+"""
+    back, forth = '{"a" = result-0 -> [operand-0]}', '{"a" = operand-0 -> [result-0]}'
+    moves = ((2, forth), (0, back), (1, forth))
+    assert edges(text) == [attribute(f"{{step-{step} = [{move}]}}") for step, move in moves]
+
+
+def test_a_manual_computation_states_the_shardings_of_operands_in_a_step_each() -> None:
+    text = """\
+func @f(
+  %x: f32[8],
+  %y: f32[8],
+) -> (f32[8]) {
+  %u = neg(%x) : f32[8]
+  %m = manual_computation(%y, %u, axes=[a], in_axes=[[[]], [[a]]], out_axes=[[[a]]]) : f32[8] {
+    (%p: f32[8@-], %q: f32[4@-]) =>
+    yield %q
+  }
+  return %m
+}
+"""
+    back, forth = '{"a" = result-0 -> [operand-0]}', '{"a" = operand-0 -> [result-0]}'
+    assert edges(text) == [
+        attribute(f"{{step-2 = [{forth}]}}"),
+        attribute(f"{{step-3 = [{back}]}}"),
+        f"block_arg_propagation_edges = [#sdy.propagation_edges<[{{step-1 = [{back}]}}]>]",
+    ]
+
+
+def test_a_constraint_of_a_member_of_a_group_is_one_step() -> None:
+    text = """\
+func @f(
+  %x: f32[8],
+  %y: f32[8],
+) -> (f32[8], f32[8]) {
+  %u = neg(%x) : f32[8]
+  %z = neg(%y) : f32[8]
+  sharding_group(%u, group=0)
+  sharding_group(%z, group=0)
+  %k = sharding_constraint(%u) : f32[8@a]
+  return %k, %z
+}
+"""
+    steps = [int(step) for each in edges(text) for step in re.findall(r"step-(\d+)", each)]
+    assert sorted(steps) == [0, 1, 2, 3, 4]
