@@ -244,3 +244,17 @@ def test_the_reported_peak_equals_the_measured_memory() -> None:
     ):
         reported, measured = run(function, donated)
         assert reported == measured
+
+
+def test_a_donated_argument_that_is_a_result_keeps_its_elements() -> None:
+    """The other result is first written after the last read of the argument."""
+
+    def passed_and_scanned(x: Any) -> Any:
+        return x, snp.cumsum(snp.flip(snp.cumsum(snp.sin(x))))
+
+    given = np.arange(SIZE, dtype=np.float32) * 1.5
+    function = sd.jit(passed_and_scanned, donate_argnums=0)
+    for _ in range(3):
+        x, y = function(pool_array())
+        np.testing.assert_array_equal(x, given)
+        assert address(x) != address(y)
