@@ -252,3 +252,12 @@ def test_a_program_on_one_device_of_another_process_takes_no_shards(
     monkeypatch.setattr(Device, "process_index", property(lambda device: 1))
     there, _ = lowered.make_program()
     assert there._argument_shards(ROWS, 0) == []
+
+
+def test_random_keys_of_jax_are_passed_as_their_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tests/frontend/interop/test_keys.py` passes keys of JAX itself."""
+    program, _ = sd.jit(lambda x: x + 1).lower(ROWS).make_program()
+    key, words = object(), ROWS * 2
+    monkeypatch.setattr(runnable, "jax_key_storage", lambda x: words if x is key else None)
+    np.testing.assert_array_equal(program([key])[0], words + 1)
+    np.testing.assert_array_equal(program([ROWS])[0], ROWS + 1)
