@@ -35,6 +35,7 @@ from shardir.ir.types import TensorType
 from shardir.passes.batching.key_words import expand_rbg_keys
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.passes.simplify.inline_calls import inline_calls
+from shardir.stablehlo.bytecode import BytecodeError, text_to_bytecode
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
 
@@ -77,24 +78,13 @@ class Exported:
     def mlir_module_serialized(self) -> bytes:
         """The program as StableHLO's portable bytecode, which jaxlib writes.
 
-        Raises `ExportedProgramError` if jaxlib is not installed, and for sharded programs.
+        Shardings are operations and attributes of Shardy, as in the bytecode of JAX. Raises
+        `ExportedProgramError` if jaxlib is not installed.
         """
         try:
-            from jaxlib.mlir.dialects import stablehlo  # An optional dependency.
-        except ImportError:
-            raise ExportedProgramError(
-                "only jaxlib writes bytecode, and jaxlib is not installed; pip install "
-                "'shardir[jax]', or use mlir_module(), which is text"
-            ) from None
-        if "sdy." in self.text:
-            raise ExportedProgramError(
-                f"the program {self.fun_name} has shardings, which StableHLO's bytecode cannot "
-                "express; use mlir_module(), which is text"
-            )
-        made: bytes = stablehlo.serialize_portable_artifact_str(
-            self.text, stablehlo.get_current_version()
-        )
-        return made
+            return text_to_bytecode(self.text)
+        except BytecodeError as error:
+            raise ExportedProgramError(with_location(str(error))) from None
 
     def call(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Call the program; inside of a trace, it becomes a part of the traced program.

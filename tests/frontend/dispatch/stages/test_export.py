@@ -1,5 +1,6 @@
 """Exported programs: text, bytes, calls, and programs of JAX."""
 
+import sys
 import zlib
 from typing import Any
 
@@ -11,6 +12,9 @@ import shardir.numpy as snp
 from shardir import export
 from shardir.frontend.dispatch.stages.export import SIGNATURE, ExportedProgramError
 from shardir.frontend.errors import ArgumentError
+from shardir.ir.equality import find_difference
+from shardir.stablehlo.bytecode import BytecodeError, bytecode_to_text, text_to_bytecode
+from shardir.stablehlo.reader import read
 from tests.optional_dependencies import require
 
 WEIGHTS = np.arange(3, dtype="f")
@@ -107,9 +111,49 @@ def test_a_sharded_program_keeps_its_shardings() -> None:
     np.testing.assert_allclose(found.call(np.ones(8, "f")), np.sin(np.ones(8)), rtol=1e-6)
     with pytest.raises(ExportedProgramError, match=r"^a deserialized program with shardings "):
         export.deserialize(found.serialize()).call(np.ones(8, "f"))
-    require("jaxlib")
-    with pytest.raises(ExportedProgramError, match=r"^the program sin has shardings, which "):
+
+
+def test_jax_reads_the_bytecode_of_a_sharded_program() -> None:
+    require("jax", "jaxlib")
+    from jax._src.interpreters.mlir import make_ir_context
+    from jaxlib import _jax
+
+    mesh = sd.make_mesh((4, 2), ("x", "y"))
+    sharding = sd.NamedSharding(mesh, sd.P("x", "y"))
+
+    def body(x: Any) -> Any:
+        return sd.lax.psum(sd.vmap(lambda row: snp.sort(snp.sin(row)))(x), "x")
+
+    mapped = sd.shard_map(body, mesh=mesh, in_specs=sd.P("x"), out_specs=sd.P())
+    found = export.export(sd.jit(lambda x: mapped(x) * 2, in_shardings=sharding))(
+        np.ones((8, 2), "f")
+    )
+    code = found.mlir_module_serialized
+    again, written = read(bytecode_to_text(code, "code")), read(found.mlir_module())
+    assert find_difference(again, written, names=False) is None
+    with make_ir_context() as context:
+        assert context is not None
+        text = str(_jax.mlir.deserialize_portable_artifact(code))
+    assert "sdy.manual_computation" in text
+
+
+def test_bytecode_without_jaxlib_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jaxlib.mlir", None)
+    found = export.export(sd.jit(snp.sin))(np.ones(8, "f"))
+    with pytest.raises(ExportedProgramError) as raised:
         _ = found.mlir_module_serialized
+    assert str(raised.value).splitlines()[0] == (
+        "only jaxlib writes bytecode, and jaxlib is not installed; pip install 'shardir[jax]', or "
+        "use the text of the program"
+    )
+
+
+def test_text_that_jaxlib_refuses_has_no_bytecode() -> None:
+    require("jaxlib")
+    with pytest.raises(BytecodeError) as raised:
+        text_to_bytecode("func.func @f(%x: tensor<2xf32>) { stablehlo.unknown }")
+    assert str(raised.value).startswith("jaxlib cannot write the bytecode: ")
+    assert str(raised.value).endswith("; use the text of the program")
 
 
 def test_jax_reads_the_bytecode() -> None:
