@@ -227,6 +227,7 @@ def test_programs_for_gpus_take_the_words_of_keys() -> None:
     emission = lowered.emission("gpu", selftest=True, arguments=[RBG])
     assert [str(each.shard_type) for each in emission.arguments] == ["u32[4]", "u32[2, 4]"]
     (_, captured), samples = emission.arguments, emission.samples
+    assert samples is not None
     np.testing.assert_array_equal(captured.value, sd.random.key_data(keys))
     np.testing.assert_array_equal(samples.arguments[0], sd.random.key_data(RBG))
     np.testing.assert_array_equal(samples.results[0], sd.random.bits(RBG, (3,)))
