@@ -19,7 +19,7 @@ EXAMPLE_COUNT = 400 if IS_LONG_RUN else 40
 
 
 EXCLUDED_OPERATIONS = (
-    *("callback", "pure-callback", "pipeline-call", "staged-pipeline"),
+    *("callback", "pure-callback", "pipeline", "pipeline-call", "staged-pipeline"),
     *("inspect-sharding", "opaque"),
     *("fused", "fused_products"),
     *("checkpoint", "custom-jvp", "custom-vjp", "manual_computation"),
