@@ -87,6 +87,13 @@ def test_an_unknown_name_suggests_a_known_one() -> None:
     assert not hasattr(shardir, "qqq")
 
 
+def test_an_unknown_private_name_suggests_no_public_one() -> None:
+    wrong = "_make_mesh"
+    with pytest.raises(lazy_names.UnknownName) as caught:
+        getattr(shardir, wrong)
+    assert str(caught.value) == "shardir has no name '_make_mesh'"
+
+
 def test_foreign_functions_are_called_in_callbacks() -> None:
     nearest = (
         "call the foreign function from Python, for example with ctypes, in shardir.pure_callback"
