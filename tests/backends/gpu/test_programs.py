@@ -77,17 +77,18 @@ def differing_results(emission: Emission, folder: Path) -> str:
 def test_programs_give_the_reference_results(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    """The test includes a few random programs, which need no launch of their own."""
     names = list(PROGRAMS) if request.config.getoption("--long") else list(PROGRAMS)[::4]
     with sd.cpu_devices(4):
         emissions = {name: PROGRAMS[name]().emission("gpu", selftest=True) for name in names}
-    assert run_on_four_processes(tmp_path, emissions) == {}
+    random = dict(random_emissions(1, 10))
+    assert len(random) > 4
+    assert emissions.keys().isdisjoint(random)
+    assert run_on_four_processes(tmp_path, emissions | random) == {}
 
 
-def test_random_programs_give_the_reference_results(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_random_programs_give_the_reference_results(seed: int, tmp_path: Path) -> None:
     """The test omits random programs that cannot be emitted."""
-    seeds_and_counts = [(number, 150) for number in range(1, 7)]
-    for number, count in seeds_and_counts if request.config.getoption("--long") else [(1, 10)]:
-        emissions = dict(random_emissions(number, count))
-        assert run_on_four_processes(tmp_path / str(number), emissions) == {}
+    assert run_on_four_processes(tmp_path, dict(random_emissions(seed, 150))) == {}
