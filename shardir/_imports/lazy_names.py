@@ -118,7 +118,7 @@ def unknown_name_error(face: str, name: str, names: list[str]) -> UnknownName:
     """Return the error for a name that a public module with the public `names` does not have."""
     if (reason := absence_reason(f"{face}.{name}")) is not None:
         return UnknownName(f"{face} has no name {name!r}; {reason}")
-    # Tools such as pytest look up many private names in each module; no public name is close to them.
+    # Tools such as pytest look up private names in each module; no public name is close to them.
     close = [] if name.startswith("_") else get_close_matches(name, names, 1)
     return UnknownName(
         f"{face} has no name {name!r}" + (f"; did you mean {close[0]!r}" if close else "")
