@@ -65,10 +65,35 @@ def test_a_case_of_each_kind_is_chosen() -> None:
     assert sum(chosen_cases(cases, 2, kinds)) == sum(chosen_cases(cases, 2))
 
 
+PRODUCT = """
+import pytest
+
+@pytest.mark.sample(1000)
+@pytest.mark.parametrize("a", range(4))
+@pytest.mark.parametrize("b", ["x", "y", "z"])
+@pytest.mark.parametrize(("c", "d"), [(c, "d") for c in range(6)])
+def test_sampled_products(a, b, c, d): pass
+"""
+CONFTEST = """
+from tests.conftest import pytest_addoption, pytest_collection_modifyitems
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long")
+    config.addinivalue_line("markers", "sample(n)")
+"""
+
+
+def passed_tests(pytester: pytest.Pytester, text: str, *arguments: str) -> list[str]:
+    """Return the names of the tests of a file that pass."""
+    pytester.makepyfile(test_it=text)
+    pytester.makeconftest(CONFTEST)
+    result = pytester.inline_run("-p", "no:cacheprovider", *arguments)
+    return [report.nodeid.partition("::")[2] for report in result.listoutcomes()[0]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "passed"),
     [
-        ([], 18),
+        ([], 22),
         (["--long"], 58),
         (["test_it.py::test_sampled"], 40),
         (["test_it.py::test_long"], 1),
@@ -78,15 +103,13 @@ def test_a_case_of_each_kind_is_chosen() -> None:
 def test_long_tests_run_with_long_or_by_name(
     pytester: pytest.Pytester, arguments: list[str], passed: int
 ) -> None:
-    pytester.makepyfile(test_it=FILE)
-    pytester.makeconftest(
-        "from tests.conftest import pytest_addoption, pytest_collection_modifyitems\n"
-        "def pytest_configure(config):\n"
-        "    config.addinivalue_line('markers', 'long')\n"
-        "    config.addinivalue_line('markers', 'sample(n)')\n"
-    )
-    result = pytester.inline_run("-p", "no:cacheprovider", *arguments)
-    assert (
-        len(result.getpasses() if hasattr(result, "getpasses") else result.listoutcomes()[0])
-        == passed
-    )
+    assert len(passed_tests(pytester, FILE, *arguments)) == passed
+
+
+def test_each_value_of_several_parametrizations_occurs(pytester: pytest.Pytester) -> None:
+    passed = passed_tests(pytester, PRODUCT)
+    values = [name.partition("[")[2].rstrip("]").split("-") for name in passed]
+    assert {c for c, *_ in values} == set("012345")
+    assert {b for _, _, b, _ in values} == {"x", "y", "z"}
+    assert {a for *_, a in values} == set("0123")
+    assert len(values) <= 9
