@@ -66,6 +66,7 @@ def test_images_and_gradients_of_translations_are_those_of_jax(
         np.testing.assert_allclose(one, other, 1e-3, 1e-2)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("order", [0, 1])
 @pytest.mark.parametrize(("shape", "dtype"), [((5, 4), "float32"), ((1, 3), "int32")])
