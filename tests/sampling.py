@@ -29,9 +29,9 @@ def chosen_cases(
 
     Each case has a name and its value of each parametrization of the function. With one
     parametrization each case has a value of its own, and about one of `one_of` cases is chosen; at
-    least the first one is. With several, a case is also chosen if one of its values occurs in no
-    chosen case before it and belongs to a parametrization of at most `MAX_COVERED_VALUES` values.
-    So is a case whose kind occurs in no chosen case, if `kinds` states the kind of each one.
+    least the first one is. With several, further cases are chosen until each value of each
+    parametrization of at most `MAX_COVERED_VALUES` values occurs. So is a case whose kind occurs in
+    no chosen case, if `kinds` states the kind of each one.
     """
     chosen = _cases_with_all_values(cases, one_of)
     seen = {kind for kind, is_chosen in zip(kinds or [], chosen, strict=False) if is_chosen}
@@ -60,11 +60,13 @@ def _cases_with_all_values(
         if is_chosen
         for position, value in enumerate(values)
     }
-    for number, (_, values) in enumerate(cases):
-        pairs = {(position, values[position]) for position in covered}
-        if not pairs <= seen:
-            chosen[number] = True
-            seen |= pairs
+    missing = [{(p, values[p]) for p in covered} - seen for _, values in cases]
+    while any(missing):
+        number = max(range(len(cases)), key=lambda each: len(missing[each]))
+        chosen[number] = True
+        found = set(missing[number])
+        for each in missing:
+            each -= found
     return chosen
 
 
