@@ -52,7 +52,7 @@ class Rotation(NamedTuple):
                 )
             )
         halves = (snp.deg2rad(given) if check_flag("degrees", degrees) else given) / 2
-        total = None
+        total: Any = None
         for position, axis in enumerate(axes):
             half = halves[..., position]
             parts = [snp.zeros_like(half)] * 3 + [snp.cos(half)]
@@ -131,7 +131,7 @@ class Rotation(NamedTuple):
         shape = (4,) if num is None else (num, 4)
         return cls.from_quat(continuous_distributions.normal(random_key, shape))
 
-    def __getitem__(self, indexer: Any) -> "Rotation":  # type: ignore[override]
+    def __getitem__(self, indexer: Any) -> "Rotation":
         if self.single:
             raise ArgumentError(with_location("one rotation has no items"))
         return Rotation(self.quat[indexer])

@@ -1,6 +1,7 @@
 """Rotations agree with those of SciPy."""
 
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
     "inverse vectors": lambda r: r.apply(VECTORS[0], inverse=True),
     "mean": lambda r: r.mean().as_matrix(),
     "weighted mean": lambda r: r.mean(np.arange(1.0, 7.0)).as_matrix(),
-    **{f"euler {seq}": lambda r, seq=seq: r.as_euler(seq) for seq in SEQUENCES},
+    **{f"euler {seq}": methodcaller("as_euler", seq) for seq in SEQUENCES},
     "euler degrees": lambda r: r.as_euler("xyz", degrees=True),
 }
 
