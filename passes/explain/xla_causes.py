@@ -61,6 +61,8 @@ _OTHER_REDUCTIONS = frozenset({
 """The reductions of JAX that are no sums."""
 _CONTRACTING_PRIMITIVES = frozenset({"conv_general_dilated", "dot_general", "ragged_dot_general"})
 """The primitives of JAX that sum products."""
+_CALLBACK_PRIMITIVES = ("debug_callback", "io_callback", "pure_callback")
+"""The primitives of JAX that call Python functions."""
 
 
 _HINTS = {
@@ -70,7 +72,7 @@ _HINTS = {
     "gather": "index with jnp.take_along_axis or jax.vmap if an index is jnp.arange, so that XLA "
     "sees that each shard uses its own elements only; otherwise leave the indexed dimension "
     "unsharded",
-    "pure_callback": "call it in jax.shard_map, on the shard of each device",
+    **dict.fromkeys(_CALLBACK_PRIMITIVES, "call it in jax.shard_map, on the shard of each device"),
     "custom_call": "call it in jax.shard_map, on the shard of each device, or give it a rule with "
     "jax.experimental.custom_partitioning",
     "ffi_call": "call it in jax.shard_map, on the shard of each device, or give it a rule with "
@@ -228,6 +230,12 @@ def _cause_by_kind(kind: str, name: str, shown: str, op_name: str) -> tuple[XlaC
             name,
             f"{name} needs one sharding for its operands and results: XLA gathers an array with "
             "another sharding",
+        )
+    if name in _CALLBACK_PRIMITIVES:
+        return (
+            XlaCauseKind.OPERAND,
+            name,
+            f"{name} calls the function once, with all elements of its operands",
         )
     return (
         XlaCauseKind.OPERAND,

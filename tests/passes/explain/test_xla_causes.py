@@ -31,6 +31,10 @@ def cause_of(collective: str, op_name: str) -> XlaCause:
             "jit(f)/sort",
             "sort uses all elements of a dimension that its operand has sharded",
         ),
+        (
+            "jit(f)/pure_callback",
+            "pure_callback calls the function once, with all elements of its operands",
+        ),
     ],
 )
 def test_elementwise_operations_do_not_use_all_elements(op_name: str, text: str) -> None:
@@ -154,6 +158,7 @@ def test_elements_that_cross_the_boundaries_of_shards() -> None:
         ("jit(f)/jit(argmax)/reduce", "argmax"),
         ("jit(f)/reduce", None),
         ("jit(f)/jit(argmax)/gather", "gather"),
+        ("jit(f)/io_callback", "io_callback"),
     ],
 )
 def test_hints_of_operations(op_name: str, hint: str | None) -> None:
