@@ -282,6 +282,11 @@ DOT = "f32[8,8]{1,0} dot(a, p), lhs_contracting_dims={0}, rhs_contracting_dims={
         (f"  ROOT r = f32[8,8]{{1,0}} fusion(c, p), kind=kLoop, calls=fused, {BACKWARD}\n",
          INTERMEDIATE),
         (f"  a = f32[8,8]{{1,0}} tanh(c)\n  ROOT r = {DOT}, {BACKWARD}\n", INTERMEDIATE),
+        # An elementwise operation of the backward pass, and a product of the program itself.
+        ('  ROOT a = f32[8,8]{1,0} tanh(c), metadata={op_name="jit(f)/transpose(jvp())/mul"}\n',
+         OF_ARGUMENT),
+        (f"  ROOT r = {DOT.replace('(a', '(c')}, "
+         'metadata={op_name="jit(f)/dot_general"}\n', OF_ARGUMENT),
         # Another step uses the weight after its update.
         (f'  a = f32[8,8]{{1,0}} subtract(p, c), metadata={{op_name="jit(f)/sub"}}\n'
          f"  ROOT r = {DOT}, {BACKWARD}\n", OF_ARGUMENT),
