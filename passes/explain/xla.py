@@ -142,7 +142,14 @@ def xla_communication(
         )
     collectives = list_hlo_collectives(module, mesh)
     causes = find_xla_causes(module)
-    rows = [replace(row, loc=_relative_to_folder(row.loc)) for row in collectives.rows]
+    rows = [
+        replace(
+            row,
+            loc=_relative_to_folder(row.loc),
+            combined_locs=tuple(replace(loc, file=_shown_file(loc)) for loc in row.combined_locs),
+        )
+        for row in collectives.rows
+    ]
     return XlaCommunication(
         module.name,
         tabulate(rows),
@@ -223,10 +230,12 @@ def line_text(file: str, line: int) -> str:
 
 
 def _relative_to_folder(loc: Loc | None) -> Loc | None:
-    if loc is None:
-        return None
+    return None if loc is None else replace(loc, file=_shown_file(loc))
+
+
+def _shown_file(loc: Loc) -> str:
     folder, file = Path.cwd(), Path(name_cell(loc.file))
-    return replace(loc, file=str(file.relative_to(folder) if file.is_relative_to(folder) else file))
+    return str(file.relative_to(folder) if file.is_relative_to(folder) else file)
 
 
 def _constraints_by_line(module: Module) -> dict[str, list[Constraint]]:

@@ -112,9 +112,10 @@ def _explained_line(line: LineComparison, report: XlaComparison) -> Iterator[str
         return
     if line.remedies:
         yield from _remedies(line, report.xla.communication.total.sent)
-    elif line.extra <= 0:
-        amount = "as many" if line.extra == 0 else f"{show_bytes(-line.extra)} more"
-        yield f"  not avoidable: the plan sends {amount} bytes on this line"
+    elif (extra := _extra_with_combined_lines(line, report)) <= 0:
+        amount = "as many" if extra == 0 else f"{show_bytes(-extra)} more"
+        place = "this line" if not _combined_lines(line) else "these lines"
+        yield f"  not avoidable: the plan sends {amount} bytes on {place}"
     elif report.is_compiled:
         yield (
             f"  the plan sends {_by_kind(line.planned)} on this line, but none of the annotations "
@@ -134,6 +135,17 @@ def _explained_line(line: LineComparison, report: XlaComparison) -> Iterator[str
         name = "another remedy" if line.remedies else "remedy"
         for hint in dict.fromkeys(cause.hint for _, cause in line.collectives if cause.hint):
             yield f"  {name}: {hint}"
+
+
+def _combined_lines(line: LineComparison) -> set[str]:
+    """Return the other lines of the arrays that XLA combined into the collectives of a line."""
+    return {str(loc) for row, _ in line.collectives for loc in row.combined_locs}
+
+
+def _extra_with_combined_lines(line: LineComparison, report: XlaComparison) -> int:
+    """Return the bytes that XLA sends more on a line and on those that it combined with it."""
+    lines = _combined_lines(line) | {line.line}
+    return sum(each.extra for each in report.lines if each.line in lines)
 
 
 def _communicates_with_remedies(line: LineComparison, report: XlaComparison) -> bool:
@@ -156,6 +168,15 @@ def _caused_collectives(collectives: Sequence[tuple[Collective, XlaCause]]) -> I
         unknown = " or more" if any(row.executions is None for row in rows) else ""
         yield f"  {kind} over {axes}, {show_bytes(total.sent)} sent{times}{unknown}"
         yield f"    {text}"
+        others = dict.fromkeys(str(loc) for row in rows for loc in row.combined_locs)
+        if others:
+            shown = ", ".join([*others][:MAX_LINES])
+            more = f" and {len(others) - MAX_LINES} more" if len(others) > MAX_LINES else ""
+            yield f"    including arrays of other lines, which XLA combined with it: {shown}{more}"
+
+
+MAX_LINES = 3
+"""The maximum number of lines that are listed for the arrays of one collective."""
 
 
 def _remedies(line: LineComparison, total: int) -> Iterator[str]:

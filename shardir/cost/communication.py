@@ -27,6 +27,7 @@ class Collective:
     bytes that a device sends per execution (with bandwidth-optimal algorithms), `executions` the
     number of executions per run (`None` inside a `while` whose trip count is unknown), `value` its
     result, `loc` the user's line and `why` the reason it exists, `REQUESTED` if no pass created it.
+    `combined_locs` are the other lines of the arrays that XLA combined into one collective.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Collective:
     value: str
     loc: Loc | None
     why: str
+    combined_locs: tuple[Loc, ...] = ()
 
     @property
     def counted_executions(self) -> int:

@@ -116,6 +116,7 @@ class _Visit:
         nbytes = sum(array.nbytes for array in arrays)
         axes, size = self._axes(op, kind)
         operand_bytes = {"all-gather": nbytes // max(size, 1), "reduce-scatter": nbytes * size}
+        loc = _find_loc(computation, op)
         return Collective(
             kind,
             axes,
@@ -124,8 +125,9 @@ class _Visit:
             bytes_sent(kind, operand_bytes.get(kind, nbytes), size),
             times,
             op.name,
-            _find_loc(computation, op),
+            loc,
             op.op_name,
+            _combined_locs(computation, op, loc) if count > 1 else (),
         )
 
     def _axes(self, op: Instruction, kind: str) -> tuple[tuple[str, ...], int]:
@@ -186,6 +188,15 @@ def _find_loc(computation: Computation, op: Instruction) -> Loc | None:
                 seen.add(operand)
                 pending.append(operand)
     return None
+
+
+def _combined_locs(computation: Computation, op: Instruction, loc: Loc | None) -> tuple[Loc, ...]:
+    """Return the lines of the arrays of a collective, without the one that XLA states for it."""
+    operands = (computation.instructions.get(name) for name in op.operands)
+    locs = (operand.loc for operand in operands if operand is not None)
+    lines = {(each.file, each.line): each for each in locs if each is not None}
+    own = None if loc is None else (loc.file, loc.line)
+    return tuple(each for line, each in lines.items() if line != own)
 
 
 def _result_shape(op: Instruction) -> Shape:

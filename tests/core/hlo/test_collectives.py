@@ -88,6 +88,20 @@ def test_combined_arrays_are_counted() -> None:
     assert found.rows[0].nbytes == 136
 
 
+def test_combined_arrays_have_the_lines_of_their_operands() -> None:
+    line = ', metadata={{op_name="f" source_file="f.py" source_line={}}}'
+    text = entry(
+        "q = f32[8,4]{1,0} tanh(p)" + line.format(3),
+        "r = f32[8,4]{1,0} sine(p)" + line.format(4),
+        "s = f32[8,4]{1,0} cosine(p)" + line.format(3),
+        f"x = (f32[8,4]{{1,0}}, f32[8,4]{{1,0}}, f32[8,4]{{1,0}}) all-reduce(q, r, s), {GROUPS}",
+        f"y = f32[8,4]{{1,0}} all-reduce(r), {GROUPS}" + line.format(5),
+    )
+    first, second = list_hlo_collectives(parse_hlo(text)).rows
+    assert (str(first.loc), [*map(str, first.combined_locs)]) == ("f.py:3", ["f.py:4"])
+    assert second.combined_locs == ()
+
+
 LOOP = """\
 cond {
   c = (s32[], f32[8,4]) parameter(0)

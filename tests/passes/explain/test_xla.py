@@ -222,6 +222,30 @@ def test_a_line_on_which_the_plan_sends_as_much(primitive: str, explained: list[
     assert lines[12:] == explained
 
 
+def test_arrays_of_other_lines_are_named_and_compared_together() -> None:
+    comparison = compare_with_xla(parse_hlo(SUM), program())
+    (line,) = comparison.lines
+    ((row, cause),) = line.collectives
+
+    def explain(extra: int, *numbers: int) -> list[str]:
+        locs = tuple(Loc("train.py", number, 1) for number in numbers)
+        combined = replace(line, extra=8, collectives=((replace(row, combined_locs=locs), cause),))
+        others = [
+            replace(line, line=f"train.py:{number}", extra=extra, collectives=())
+            for number in numbers
+        ]
+        changed = replace(comparison, lines=(combined, *others), is_compiled=True)
+        return str(changed).splitlines()
+
+    lines = explain(-8, 7)
+    assert "    including arrays of other lines, which XLA combined with it: train.py:7" in lines
+    assert lines[-1] == "  not avoidable: the plan sends as many bytes on these lines"
+    assert explain(-9, 7)[-1] == "  not avoidable: the plan sends 1 B more bytes on these lines"
+    lines = explain(0, 6, 7, 8, 9)
+    assert lines[-2].endswith("with it: train.py:6, train.py:7, train.py:8 and 1 more")
+    assert lines[-1].startswith("  the plan sends all-reduce 6 B on this line, but none")
+
+
 @pytest.mark.parametrize(("sent", "shown"), [(2, True), (0, False), (None, False)])
 def test_a_hint_is_shown_if_the_line_communicates_with_its_remedies(
     sent: int | None, shown: bool
