@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
 from shardir.frontend.pytree import tree
@@ -32,7 +33,8 @@ from shardir.frontend.shardings.sharding import (
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.trace import current_trace
+from shardir.frontend.tracing.trace import current_trace, trace_program
+from shardir.frontend.tracing.tracer import Tracer
 
 Result = TypeVar("Result")
 
@@ -68,6 +70,8 @@ def call_with_out_sharding(
     """
     if out_sharding is None:
         return fun(*args, **options)
+    if current_trace() is None:
+        _check_summed_axes(out_sharding, fun, args, options)
     with _permit_conflicts(out_sharding):
         made = fun(*args, **options)
     trace = current_trace()
@@ -78,6 +82,34 @@ def call_with_out_sharding(
             requested = resolve_out_sharding(request, "out_sharding")
             types.check_out_sharding(as_tracer(x).value, requested)
     return apply_out_sharding(made, out_sharding)
+
+
+def _check_summed_axes(
+    out_sharding: object,
+    fun: Callable[..., object],
+    args: tuple[object, ...],
+    options: dict[str, object],
+) -> None:
+    """Refuse outside of a trace what `check_out_sharding` refuses inside: trace the call."""
+    requests = broadcast_sharding_requests(out_sharding, 0, "out_sharding")
+    requested = resolve_out_sharding(requests[0], "out_sharding")
+    if not isinstance(requested, NamedSharding) or not requested.has_explicit_axes:
+        return
+    leaves = tree.leaves((args, options))
+    given = [requested, *(x.sharding for x in leaves if isinstance(x, Array))]
+    if any(_has_summed_axes(sharding) for sharding in given):
+
+        def call(_: list[Tracer]) -> list[Tracer]:
+            made = call_with_out_sharding(out_sharding, fun, *args, **options)
+            return [as_tracer(leaf) for leaf in tree.leaves(made)]
+
+        trace_program(call, (), "out_sharding", is_temporary=True, mesh=requested.mesh)
+
+
+def _has_summed_axes(sharding: object) -> bool:
+    """Return whether a sharding has unreduced or reduced axes."""
+    spec = sharding.spec if isinstance(sharding, NamedSharding) else None
+    return spec is not None and bool(spec.unreduced or spec.reduced)
 
 
 def _permit_conflicts(out_sharding: object) -> AbstractContextManager[object]:

@@ -1,6 +1,7 @@
 """Rules of elementwise primitives."""
 
 from collections.abc import Callable
+from typing import Any
 
 from shardir.frontend.interop.jax_shardings import constrain_as_jax
 from shardir.frontend.interop.primitive_rules.registry import (
@@ -55,7 +56,7 @@ def _register_elementary(name: str) -> None:
 
     @register_rule(name)
     def apply_elementary(equation: Equation) -> Tracer:
-        accuracy = equation.params.get("accuracy")
+        accuracy: Any = equation.params.get("accuracy")
         tolerance = None
         if hasattr(accuracy, "ulps"):
             tolerance = lax.Tolerance(accuracy.atol, accuracy.rtol, accuracy.ulps)

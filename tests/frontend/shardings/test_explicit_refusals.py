@@ -315,3 +315,33 @@ def test_a_dimension_may_be_unconstrained_along_auto_axes() -> None:
             return reshard(a, NamedSharding(mesh, P(P.UNCONSTRAINED, "y")))
 
         assert types_of(run, "f32[8,16]") == "float32[8,16@y]"
+
+
+@pytest.mark.parametrize(
+    ("run", "sharded", "axes"),
+    [
+        (lambda a, b: snp.dot(a, b, out_sharding=P(unreduced={"y"})), "x", "'x'"),
+        (lambda a, b: snp.dot(a, b, out_sharding=P(unreduced={"x", "y"})), "x", "'x'"),
+        (lambda a, b: snp.dot(a, b, out_sharding=P(unreduced={"y"})), None, "no axis"),
+        (lambda a, b: snp.reshape(a, (4, 2, 8), out_sharding=P(unreduced={"y"})), None, "no axis"),
+        (lambda a, b: snp.reshape(a, (4, 2, 8), out_sharding=P(reduced={"y"})), None, "no axis"),
+        (lambda a, b: snp.reshape(reshard(a, P(unreduced={"x"})), (64,), out_sharding=P()), None,
+         "'x'"),
+    ],
+)  # fmt: skip
+def test_unreduced_axes_are_checked_outside_of_traces(run: Any, sharded: Any, axes: str) -> None:
+    a = reshard(snp.ones((8, 8)), P(None, sharded))
+    b = reshard(snp.ones((8, 8)), P(sharded, None))
+    for call in (run, sd.jit(run)):
+        with pytest.raises(ShardingTypeError) as caught:
+            call(a, b)
+        text = str(caught.value).partition("\n")[0]
+        assert text.startswith("out_sharding has PartitionSpec(")
+        assert f" along {axes}; state these axes, and change them afterwards" in text
+
+
+def test_a_product_is_unreduced_outside_of_traces() -> None:
+    a, b = reshard(snp.ones((8, 8)), P(None, "y")), reshard(snp.ones((8, 8)), P("y"))
+    made = snp.dot(a, b, out_sharding=P(unreduced={"y"}))
+    assert str(sd.typeof(made)) == "float32[8,8]{U:y}"
+    assert float(reshard(made, P())[0, 0]) == 8
