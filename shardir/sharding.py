@@ -8,6 +8,7 @@ TABLE = {
     "shardir.frontend.dispatch.axis_modes": ("auto_axes", "explicit_axes"),
     "shardir.frontend.shardings.axis_type": ("AxisType",),
     "shardir.frontend.shardings.manual_axes": ("get_abstract_mesh",),
+    "shardir.frontend.shardings.manual_axis_type": ("ManualAxisType",),
     "shardir.frontend.shardings.mesh": ("AbstractMesh", "Mesh"),
     "shardir.frontend.shardings.partition_spec": ("PartitionSpec",),
     "shardir.frontend.shardings.positional_sharding": ("PositionalSharding",),
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from shardir.frontend.shardings.axis_type import AxisType as AxisType
     from shardir.frontend.shardings.manual_axes import get_abstract_mesh as get_abstract_mesh
+    from shardir.frontend.shardings.manual_axis_type import ManualAxisType as ManualAxisType
     from shardir.frontend.shardings.mesh import AbstractMesh as AbstractMesh, Mesh as Mesh
     from shardir.frontend.shardings.partition_spec import PartitionSpec as PartitionSpec
     from shardir.frontend.shardings.positional_sharding import (

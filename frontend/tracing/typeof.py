@@ -11,6 +11,7 @@ from shardir.frontend.arrays.float0 import FLOAT0
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.shardings.manual_axes import get_abstract_mesh
+from shardir.frontend.shardings.manual_axis_type import ManualAxisType
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import (
     UNCONSTRAINED,
@@ -19,9 +20,11 @@ from shardir.frontend.shardings.partition_spec import (
     format_summed_axes,
 )
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding
+from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.varying_axes import varying_axis_names
 from shardir.ir.types import INEXACT, TensorType
 
 
@@ -29,9 +32,10 @@ from shardir.ir.types import INEXACT, TensorType
 class ShapedArray:
     """The type of an array: `str` returns `float32[8@x,4@y]`.
 
-    The text states the axes of type `AxisType.Explicit` that shard each dimension, and after `U:`
-    those along which the devices hold partial sums; `~` stands before a weak type.
-    Raises `IndivisibleError` if these axes do not divide a dimension.
+    The text states the axes of type `AxisType.Explicit` that shard each dimension, after `V:` the
+    manual axes along which the value varies, and after `U:` the axes along which the devices hold
+    partial sums; `~` stands before a weak type.
+    Raises `IndivisibleError` if Explicit axes do not divide a dimension.
     """
 
     shape: tuple[int, ...]
@@ -43,6 +47,8 @@ class ShapedArray:
     sharding: NamedSharding
     """The sharding along Explicit axes, with an entry for each dimension, on an abstract mesh; the
     mesh has no axes if the array is on none."""
+    manual_axis_type: ManualAxisType
+    """The manual axes along which the value varies, inside of `shard_map` with `check_vma`."""
 
     def __init__(
         self,
@@ -51,6 +57,7 @@ class ShapedArray:
         weak_type: bool = False,
         *,
         sharding: Sharding | None = None,
+        manual_axis_type: ManualAxisType | None = None,
     ) -> None:
         sizes = canonicalize_shape(shape)
         mesh: Mesh = AbstractMesh((), ())
@@ -64,6 +71,12 @@ class ShapedArray:
         put(self, "dtype", FLOAT0 if dtype == FLOAT0 else user_dtype(dtype_of(dtype)))
         put(self, "weak_type", bool(weak_type))
         put(self, "sharding", NamedSharding(mesh, spec))
+        put(self, "manual_axis_type", manual_axis_type or ManualAxisType())
+
+    @property
+    def mat(self) -> ManualAxisType:
+        """The manual axes, `manual_axis_type`."""
+        return self.manual_axis_type
 
     @property
     def abstract(self) -> AbstractValue:
@@ -86,7 +99,13 @@ class ShapedArray:
     def to_tangent_aval(self) -> "ShapedArray":
         """Return the type of a tangent: of integers, the empty type `float0`."""
         dtype = self.dtype if self.abstract.type.dtype in INEXACT else FLOAT0
-        return ShapedArray(self.shape, dtype, self.weak_type, sharding=self.sharding)
+        return ShapedArray(
+            self.shape,
+            dtype,
+            self.weak_type,
+            sharding=self.sharding,
+            manual_axis_type=self.manual_axis_type,
+        )
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
@@ -103,7 +122,16 @@ class ShapedArray:
             for size, axes in zip(self.shape, dims, strict=True)
         )
         name = "float0" if self.dtype == FLOAT0 else getattr(self.dtype, "name", str(self.dtype))
-        return f"{name}[{sizes}]{format_summed_axes(spec.unreduced, spec.reduced)}"
+        return f"{name}[{sizes}]{_format_axes(self.manual_axis_type.varying, spec)}"
+
+
+def _format_axes(varying: frozenset[str], spec: PartitionSpec) -> str:
+    """Return the varying, unreduced and reduced axes as text, such as `{V:x, U:y}`."""
+    summed = format_summed_axes(spec.unreduced, spec.reduced)
+    if not varying:
+        return summed
+    parts = [f"V:{format_axes(tuple(sorted(varying)))}", *([summed[1:-1]] if summed else [])]
+    return f"{{{', '.join(parts)}}}"
 
 
 def _explicit_spec(sharding: NamedSharding, rank: int) -> PartitionSpec:
@@ -127,7 +155,17 @@ def typeof(x: object) -> ShapedArray:
     Raises `NotAnArrayError` for any other object.
     """
     if isinstance(x, Tracer):
-        return _shaped_array(x.abstract, _sharding_of_tracer(x))
+        type = _shaped_array(x.abstract, _sharding_of_tracer(x))
+        varying = varying_axis_names(x) if checked_axes() else None
+        if not varying:
+            return type
+        return ShapedArray(
+            type.shape,
+            type.dtype,
+            type.weak_type,
+            sharding=type.sharding,
+            manual_axis_type=ManualAxisType(varying=varying),
+        )
     if isinstance(x, (Array, ShapeDtypeStruct)):
         sharding = x.sharding if isinstance(x.sharding, Sharding) else None
         return _shaped_array(x.abstract, sharding)
@@ -168,7 +206,8 @@ def explicit_spec(x: object, names: Collection[str]) -> PartitionSpec | None:
     """Return the Explicit axes among `names` that shard `x`; `None` without a typed sharding."""
     if not isinstance(x, (Tracer, Array, ShapeDtypeStruct)):
         return None
-    sharding = typeof(x).sharding
+    type = _shaped_array(x.abstract, _sharding_of_tracer(x)) if isinstance(x, Tracer) else typeof(x)
+    sharding = type.sharding
     if not sharding.has_explicit_axes:
         return None
     dims = [sharding.spec.axes(dim) for dim in range(x.ndim)]

@@ -114,6 +114,14 @@ def varying_axes_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
     return [_inferred_axes(x.value) if isinstance(x, Tracer) else x for x in tracers]
 
 
+def varying_axis_names(x: Tracer) -> frozenset[str]:
+    """Return the names of the manual axes along which a tracer may vary."""
+    (varies,) = varying_axes_of([x])
+    return frozenset(
+        named.name for named in bound_axes().values() if not varies.isdisjoint(named.axes)
+    )
+
+
 def varying_axes_of_returns(block: Block, params: Sequence[Varying]) -> list[Varying]:
     """Return the axes along which the results of a block of the current trace may vary."""
     if not checked_axes():

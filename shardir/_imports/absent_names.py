@@ -121,7 +121,7 @@ ABSENT_NAMES: dict[str, str] = {
     """,
     "it identifies an effect, or a part of a type, of JAX's own programs; use the public names of "
     "shardir": """
-        debug.DebugEffect debug.OrderedDebugEffect sharding.ManualAxisType
+        debug.DebugEffect debug.OrderedDebugEffect
     """,
     "an AbstractMesh has names and sizes of axes, but no kind of device; leave it out": """
         sharding.AbstractDevice

@@ -414,8 +414,26 @@ def pvary(x: PyTree, axis_name: AxisName) -> PyTree:
     return _map_leaves(x, lambda leaf: _emit_collective("vary", leaf, axes))
 
 
+_REMEDIES = {
+    "unreduced": "add them with lax.psum or lax.psum_scatter, or return them with an additional "
+    "dimension that the axis shards, and sum it outside with out_sharding=",
+    "reduced": "state reduced axes outside with sharding.reshard, and add gradients with lax.psum",
+}
+"""What to do instead of a cast to a type of values outside of `shard_map`."""
+
+
 def pcast(x: PyTree, axis_name: AxisName | None = None, *, to: str) -> PyTree:
-    """Return `x` as a value that varies along the axes (`to="varying"`); see `pvary`."""
+    """Return `x` as a value that varies along the axes (`to="varying"`); see `pvary`.
+
+    Inside of `shard_map`, values have no unreduced and no reduced axes.
+    """
+    if isinstance(to, str) and to in _REMEDIES:
+        raise ArgumentError(
+            with_location(
+                f"pcast cannot make a value {to}: inside of shard_map, values vary along an axis "
+                f"or are equal; {_REMEDIES[to]}"
+            )
+        )
     if not isinstance(to, str) or to != "varying" or axis_name is None:
         raise ArgumentError(
             with_location(f"pcast takes to='varying' and the names of axes, got to={to!r}")

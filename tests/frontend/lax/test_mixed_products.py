@@ -50,6 +50,9 @@ def test_a_preferred_type_that_is_narrower_is_refused() -> None:
     )
 
 
+X = np.eye(2, dtype="float32")
+IMAGE = np.ones((1, 1, 2, 2), "float32")
+
 PRODUCTS = [
     lambda p: snp.matmul(X, X, precision=p), lambda p: snp.dot(X, X, precision=p),
     lambda p: snp.vdot(X, X, precision=p), lambda p: snp.inner(X, X, precision=p),
@@ -64,8 +67,6 @@ PRODUCTS = [
     lambda p: sd.scipy.signal.convolve(X, X, precision=p),
     lambda p: sd.scipy.signal.correlate2d(X, X, precision=p),
 ]  # fmt: skip
-X = np.eye(2, dtype="float32")
-IMAGE = np.ones((1, 1, 2, 2), "float32")
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
