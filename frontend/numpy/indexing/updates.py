@@ -20,6 +20,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     is_complex,
 )
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -31,8 +32,9 @@ from shardir.frontend.tracing.operands import (
     splat,
 )
 from shardir.frontend.tracing.promotion import check_keys_mix
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.trace import emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import abstract_text
 from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import Symbol
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NumpyArray, TensorType
@@ -170,6 +172,24 @@ def emit_update(
     return _scatter_update(x, subscript, arrays, values, op, mode)
 
 
+def _check_box_is_unsharded(x: Tracer, box: Sequence[int]) -> None:
+    """Refuse the update of a part of a dimension that an Explicit axis shards, as JAX does."""
+    types = require_trace("an update").program.sharding_types
+    sharding = None if types is None else types.sharding_of(x.value)
+    if types is None or sharding is None:
+        return
+    for dim, size in enumerate(box):
+        axes = sharding.spec.axes(dim)
+        if size != x.shape[dim] and axes and axes is not UNCONSTRAINED:
+            types.refuse(
+                f"x of x.at[...], {abstract_text(x.abstract)}, is sharded over "
+                f"{' and '.join(map(repr, axes))} along dimension {dim}, of which a part is "
+                "updated, so the sharding of the updated array is ambiguous; state it with "
+                "x.at[...].set(..., out_sharding=PartitionSpec(...)), or with out_sharding= of "
+                "add, multiply, min or max"
+            )
+
+
 def _update_box(x: Tracer, subscript: Subscript, values: Tracer, op: str) -> Tracer:
     """Update a box of unit strides."""
     spans = [span for span in subscript.spans if span]
@@ -177,6 +197,7 @@ def _update_box(x: Tracer, subscript: Subscript, values: Tracer, op: str) -> Tra
     new = reshape(values, box)
     if box == x.shape:
         return _combine(op, x, new)
+    _check_box_is_unsharded(x, box)
     starts = tuple(span.start for span in spans)
     if op != "set":
         old = emit(

@@ -345,3 +345,26 @@ def test_a_product_is_unreduced_outside_of_traces() -> None:
     made = snp.dot(a, b, out_sharding=P(unreduced={"y"}))
     assert str(sd.typeof(made)) == "float32[8,8]{U:y}"
     assert float(reshard(made, P())[0, 0]) == 8
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda a: a.at[2].set(1.0),
+        lambda a: a.at[1:3].add(1.0),
+        lambda a: a.at[:4, 1].multiply(2.0),
+    ],
+)
+def test_updates_of_a_part_of_a_sharded_dimension_state_their_sharding(run: Any) -> None:
+    assert refusal(run, "f32[8@y,16@x]") == (
+        "x of x.at[...], float32[8@y,16@x], is sharded over 'y' along dimension 0, of which a part "
+        "is updated, so the sharding of the updated array is ambiguous; state it with "
+        "x.at[...].set(..., out_sharding=PartitionSpec(...)), or with out_sharding= of add, "
+        "multiply, min or max"
+    )
+    assert types_of(run, "f32[8,16]") == "float32[8,16]"
+    assert types_of(lambda a: a.at[:, 1].set(1.0), "f32[8@y,16]") == "float32[8@y,16]"
+    stated = P("y", "x")
+    assert types_of(lambda a: a.at[2].set(1.0, out_sharding=stated), "f32[8@y,16@x]") == (
+        "float32[8@y,16@x]"
+    )
