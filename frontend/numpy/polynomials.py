@@ -15,6 +15,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_conjugate,
     emit_elementwise,
 )
+from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_tracer,
@@ -51,6 +52,7 @@ def convolve(
     `mode` is "full" (every overlap), "same" (the length of the longer vector) or "valid" (complete
     overlaps only). Integers become floats unless `preferred_element_type` is given.
     """
+    check_precision(precision)
     x, y = _promote_vectors("convolve", a, v, preferred_element_type)
     if x.shape[0] < y.shape[0]:
         x, y = y, x
@@ -68,6 +70,7 @@ def correlate(
 
     `mode` is "full", "same" or "valid", and integers become floats, as in `convolve`.
     """
+    check_precision(precision)
     x, y = _promote_vectors("correlate", a, v, preferred_element_type)
     y = emit_conjugate(y)
     if x.shape[0] >= y.shape[0]:

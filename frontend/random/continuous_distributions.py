@@ -140,7 +140,7 @@ def truncated_normal(
     return selection.clip(drawn, nearest, farthest)
 
 
-def _check_mode(name: str, mode: object) -> bool:
+def check_mode(name: str, mode: object) -> bool:
     """Return whether a sampler draws twice the number of random bits."""
     if mode not in ("low", "high", None):
         raise RandomError(
@@ -163,7 +163,7 @@ def bernoulli(
 
     The mode "high" draws twice the number of bits, so that probabilities below 1e-7 are correct.
     """
-    is_high = _check_mode("bernoulli", mode)
+    is_high = check_mode("bernoulli", mode)
     chance = as_tracer(p)
     if chance.value.type.dtype not in FLOATS:
         chance = convert(chance, dtype_of(float))
@@ -219,7 +219,7 @@ def gumbel(
 
     The mode "high" draws twice the number of bits: in f32, the largest numbers are 32, not 16.
     """
-    is_high = _check_mode("gumbel", mode)
+    is_high = check_mode("gumbel", mode)
     single, name = require_single_key(key), float_dtype_name(dtype)
     return sample_gumbel(single, canonicalize_shape(shape), name, is_high)
 
@@ -241,7 +241,7 @@ def categorical(
     `replace`, the draws in the leading dimensions differ from each other. The mode "high" draws
     twice the number of bits, so that probabilities below 1e-7 are correct.
     """
-    is_high = _check_mode("categorical", mode)
+    is_high = check_mode("categorical", mode)
     weights = as_tracer(logits)
     if weights.value.type.dtype not in FLOATS:
         weights = convert(weights, dtype_of(float))

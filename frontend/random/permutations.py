@@ -16,7 +16,7 @@ from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.sorting import searching
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
-from shardir.frontend.random.continuous_distributions import sample_gumbel
+from shardir.frontend.random.continuous_distributions import check_mode, sample_gumbel
 from shardir.frontend.random.keys import require_single_key, split
 from shardir.frontend.random.uniform_numbers import draw_bits, draw_unit, randint
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
@@ -95,21 +95,27 @@ def choice(
     """Return random elements of `a` along `axis`; an integer n denotes the array 0, ..., n - 1.
 
     `p` are the probabilities of the elements, by default equal; without `replace` no element occurs
-    twice. `mode` is accepted for compatibility.
+    twice. With `mode="high"`, choices with `p` and without `replace` use twice the number of bits.
     """
+    is_high = check_mode("choice", mode)
     if _is_integer(a):
-        return _choose_from_range(key, p, int(a), canonicalize_shape(shape), replace)
-    return _choose_from_array(key, a, p, canonicalize_shape(shape), replace, axis)
+        return _choose_from_range(key, p, int(a), canonicalize_shape(shape), replace, is_high)
+    return _choose_from_array(key, a, p, canonicalize_shape(shape), replace, axis, is_high)
 
 
-@public(static=("count", "shape", "replace"), name="choice")
+@public(static=("count", "shape", "replace", "is_high"), name="choice")
 def _choose_from_range(
-    key: ArrayLike, p: ArrayLike | None, count: int, shape: tuple[int, ...], replace: bool
+    key: ArrayLike,
+    p: ArrayLike | None,
+    count: int,
+    shape: tuple[int, ...],
+    replace: bool,
+    is_high: bool,
 ) -> Tracer:
-    return _choose_indices(require_single_key(key), p, count, shape, replace)
+    return _choose_indices(require_single_key(key), p, count, shape, replace, is_high)
 
 
-@public(static=("shape", "replace", "axis"), name="choice")
+@public(static=("shape", "replace", "axis", "is_high"), name="choice")
 def _choose_from_array(
     key: ArrayLike,
     a: ArrayLike,
@@ -117,17 +123,24 @@ def _choose_from_array(
     shape: tuple[int, ...],
     replace: bool,
     axis: int,
+    is_high: bool,
 ) -> Tracer:
     array = as_tracer(a)
     if not array.ndim:
         raise RandomError(with_location("choice takes an array, or a concrete integer"))
     dim = canonicalize_axis(axis, array.ndim)
-    positions = _choose_indices(require_single_key(key), p, array.shape[dim], shape, replace)
+    single, size = require_single_key(key), array.shape[dim]
+    positions = _choose_indices(single, p, size, shape, replace, is_high)
     return take.take(array, positions, axis=dim, mode="promise_in_bounds")
 
 
 def _choose_indices(
-    key: Tracer, p: ArrayLike | None, size: int, shape: tuple[int, ...], replace: bool
+    key: Tracer,
+    p: ArrayLike | None,
+    size: int,
+    shape: tuple[int, ...],
+    replace: bool,
+    is_high: bool,
 ) -> Tracer:
     """Return the indices of the chosen elements."""
     count = int(np.prod(shape, dtype=np.int64))
@@ -152,13 +165,19 @@ def _choose_indices(
         found = reshaping.reshape(shuffle_by_sorting(key, _index_range(size), 0)[:count], shape)
     else:
         found = reshaping.reshape(
-            _choose_weighted(key, as_tracer(p), size, count, shape, replace), shape
+            _choose_weighted(key, as_tracer(p), size, count, shape, replace, is_high), shape
         )
     return convert(found, dtype_of(int))
 
 
 def _choose_weighted(
-    key: Tracer, p: Tracer, size: int, count: int, shape: tuple[int, ...], replace: bool
+    key: Tracer,
+    p: Tracer,
+    size: int,
+    count: int,
+    shape: tuple[int, ...],
+    replace: bool,
+    is_high: bool,
 ) -> Tracer:
     if p.shape != (size,):
         raise RandomError(
@@ -172,7 +191,7 @@ def _choose_weighted(
         drawn = sums[-1] * (1 - draw_unit(key, shape, name))
         result: Tracer = searching.searchsorted(sums, drawn)
         return result
-    noisy = sample_gumbel(key, (size,), name) + math_functions.log(p)
+    noisy = sample_gumbel(key, (size,), name, is_high) + math_functions.log(p)
     values = noisy.value.type.with_shape((count,))
     _, indices = emit_results("top_k", noisy, result=(values, values.with_dtype("i32")))
     top: Tracer = indices

@@ -48,6 +48,16 @@ def _emit_iota(shape: tuple[int, ...], dim: int) -> Tracer:
     return result
 
 
+def _check_no_order(name: str, order: object) -> None:
+    if order is not None:
+        raise OperationTypeError(
+            with_location(
+                f"{name} has order={order!r}, and arrays have no fields; leave order out, or sort "
+                "the positions of several arrays with lexsort"
+            )
+        )
+
+
 @public(static=("axis", "kind", "order", "stable", "descending"))
 def sort(
     a: ArrayLike,
@@ -62,6 +72,7 @@ def sort(
 
     `kind` is accepted for compatibility: every sort is stable.
     """
+    _check_no_order("sort", order)
     x, dim = _flatten_or_axis(a, axis, "sort")
     result = _emit_sort(x, dim)
     return _emit_reverse(result, dim) if descending else result
@@ -82,6 +93,7 @@ def argsort(
 
     The indices have the default integer type unless `dtype` is given.
     """
+    _check_no_order("argsort", order)
     x, dim = _flatten_or_axis(a, axis, "argsort")
     positions = _emit_iota(x.shape, dim)
     if descending:

@@ -6,6 +6,7 @@ from math import log as log_of, pi
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import (
@@ -34,6 +35,7 @@ from shardir.frontend.scipy.special_functions.gamma_quotients import (
     rising_factorial,
 )
 from shardir.frontend.scipy.special_functions.stirling import log_beta
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert, promote_to
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
@@ -100,7 +102,14 @@ def _factorial_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 @public(static=("exact",))
 def factorial(n: ArrayLike, exact: bool = False) -> Tracer:
-    """Return gamma(n + 1), 0 for negative n, elementwise; `exact` has no effect."""
+    """Return gamma(n + 1), 0 for negative n, elementwise, in floating point."""
+    if exact:
+        raise ArgumentError(
+            with_location(
+                "factorial computes in floating point; leave exact out, and call math.factorial "
+                "for exact integers"
+            )
+        )
     return _factorial(*promote_args_inexact(*require_real("factorial", n)))
 
 

@@ -59,6 +59,8 @@ PRODUCTS = [
     lambda p: snp.tensordot(X, X, precision=p), lambda p: snp.einsum("ij,jk", X, X, precision=p),
     lambda p: snp.vecdot(X, X, precision=p), lambda p: snp.matvec(X, X[0], precision=p),
     lambda p: snp.vecmat(X[0], X, precision=p), lambda p: snp.linalg.multi_dot([X, X], precision=p),
+    lambda p: snp.convolve(X[0], X[0], precision=p),
+    lambda p: snp.correlate(X[0], X[0], precision=p),
     lambda p: lax.dot(X, X, p), lambda p: lax.batch_matmul(X[None], X[None], p),
     lambda p: lax.ragged_dot(X, X[None], np.array([2], "int32"), p),
     lambda p: lax.conv(IMAGE, IMAGE, (1, 1), "SAME", precision=p),
