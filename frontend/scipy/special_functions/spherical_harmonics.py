@@ -7,6 +7,7 @@ import numpy as np
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.tracer_helpers.concrete_values import require_concrete
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -15,6 +16,8 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     promote_args_inexact,
     require_real,
 )
+from shardir.frontend.quoting import brief
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, broadcast_shapes
 from shardir.frontend.tracing.tracer import Tracer
 
@@ -71,8 +74,15 @@ def sph_harm_y(
     """Return the spherical harmonic of degree n and order m, elementwise, as complex numbers.
 
     `theta` is the polar angle, whose sine counts as positive, `phi` the azimuth. `n_max` is the
-    highest degree; without it, n must not be traced. `diff_n` has no effect.
+    highest degree; without it, n must not be traced. `diff_n` is refused.
     """
+    if diff_n is not None:
+        raise ArgumentError(
+            with_location(
+                f"sph_harm_y has diff_n={brief(diff_n)}, and returns no derivatives; leave diff_n "
+                "out, and differentiate the function with jacfwd"
+            )
+        )
     if n_max is None:
         known = require_concrete(n, "n", "sph_harm_y needs the degrees", "pass n_max")
         n_max = int(np.max(known, initial=0))

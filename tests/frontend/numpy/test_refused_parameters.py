@@ -25,6 +25,10 @@ X = np.arange(3, dtype="float32")
         (lambda: sd.scipy.special.factorial(X, exact=True), ArgumentError,
          "factorial computes in floating point; leave exact out, and call math.factorial for exact "
          "integers"),
+        (lambda: sd.scipy.special.sph_harm_y(np.int32([1]), np.int32([0]), X[:1], X[:1], 1),
+         ArgumentError,
+         "sph_harm_y has diff_n=1, and returns no derivatives; leave diff_n out, and differentiate "
+         "the function with jacfwd"),
         (lambda: sd.random.choice(sd.random.key(0), 3, mode="medium"), RandomError,
          "the mode of choice is 'low' or 'high', got 'medium'"),
     ],
