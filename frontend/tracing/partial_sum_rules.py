@@ -6,8 +6,10 @@ unreduced value must be reduced along the same axes: its gradient is unreduced.
 """
 
 from shardir import ops
+from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.tracing.sharding_type import (
     RESHARD,
+    ShardingType,
     TypeConflictError,
     Types,
     describe,
@@ -92,6 +94,31 @@ def infer_reduced(op: Op, types: Types) -> frozenset[str]:
                 "reshard one of them (sharding.reshard)"
             )
     return next((type.reduced for type in types if type is not None and type.reduced), frozenset())
+
+
+def find_new_dims(op: Op, types: Types) -> frozenset[int]:
+    """Return the dimensions of a result that no operand with reduced axes has, such as those of the
+    indices in a lookup."""
+    rule = op.factors()
+    if rule is None:
+        return frozenset()
+    known = {
+        factor
+        for type, mapping in zip(types, rule.operands, strict=True)
+        if type is not None and type.reduced
+        for factors in mapping
+        for factor in factors
+    }
+    return frozenset(dim for dim, each in enumerate(rule.results[0]) if known.isdisjoint(each))
+
+
+def copied_axes(
+    type: ShardingType, spec: PartitionSpec, new_dims: frozenset[int]
+) -> frozenset[str]:
+    """Return the reduced axes of a result with the sharding `spec`: a device has one shard, and no
+    copy, along an axis that shards a dimension of `new_dims`."""
+    axes_of_dims = (spec.axes(dim) for dim in new_dims)
+    return type.reduced.difference(*(axes for axes in axes_of_dims if axes is not UNCONSTRAINED))
 
 
 def _quote_set(axes: frozenset[str]) -> str:

@@ -26,7 +26,12 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.shardings.sharding_tokens import rebuild_block, sharding_token
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.partial_sum_rules import MOVES_OF_SUMS, check_unreduced
+from shardir.frontend.tracing.partial_sum_rules import (
+    MOVES_OF_SUMS,
+    check_unreduced,
+    copied_axes,
+    find_new_dims,
+)
 from shardir.frontend.tracing.sharding_type import (
     ShardingType,
     TypeConflictError,
@@ -58,6 +63,7 @@ class ShardingTypes:
         self._summed: dict[Value, tuple[frozenset[str], bool]] = {}
         """The axes along which a result may be unreduced, and whether it may be so along a part of
         them."""
+        self._new_dims: dict[Value, frozenset[int]] = {}  # Those that a reduced axis may shard.
         self._named_shardings: dict[tuple[ShardingType, frozenset[str]], NamedSharding] = {}
         self._auto: frozenset[str] = frozenset()
         self._num_permissions = 0
@@ -277,6 +283,8 @@ class ShardingTypes:
             self._unstated.update(op.results)
         self._set_results(op, results, is_free)
         self._record_sums(op, operands)
+        if any(type is not None and type.reduced for type in operands):
+            self._new_dims[self._identity(op.result)] = find_new_dims(op, operands)
 
     def _set_results(
         self, op: Op, types: Sequence[ShardingType | None], is_free: bool = False
@@ -302,15 +310,13 @@ class ShardingTypes:
     def check_out_sharding(self, value: Value, requested: object) -> None:
         """Refuse an `out_sharding` of an operation that changes its unreduced or reduced axes.
 
-        The result may be unreduced along the axes of its sums, and along those of its operands. A
-        reduced axis of an operand may shard the result.
+        The result may be unreduced along the axes of its sums, and along those of its operands.
         """
         if not isinstance(requested, NamedSharding) or self.resolves_conflicts:
             return
         found = self.find(value) or replicated_type(value.type.rank)
         spec, possible = requested.spec, found.unreduced
-        # A device has one shard of the result along an axis that shards it, not a copy.
-        copies = found.reduced.difference(spec.mentioned_axes())
+        copies = copied_axes(found, spec, self._new_dims.get(self._identity(value), frozenset()))
         stated = spec.unreduced & self.explicit_axes
         if stated:
             axes, is_subset = self._summed.get(self._identity(value), (frozenset(), False))
@@ -345,11 +351,8 @@ class ShardingTypes:
             for op in block_ops:
                 if op.blocks and op.spec is not ops.manual_computation:
                     self._infer_inner_blocks(op)
-                if not all(self._is_known(value) for value in op.results):
+                if not all(self._identity(value) in self._types for value in op.results):
                     self.infer(op)
-
-    def _is_known(self, value: Value) -> bool:
-        return self._identity(value) in self._types
 
     def _identity(self, value: Value) -> Value:
         """Return the value under which the types are stored."""

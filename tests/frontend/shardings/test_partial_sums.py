@@ -371,11 +371,10 @@ COUNTS = np.bincount(IDS.ravel(), minlength=8)[:, None]
             "float32[4@x,8,4]{R:y}",
             4,
         ),
-        (lambda w: snp.reshape(w, (4, 8), out_sharding=P("x", "y")), "float32[4@x,8@y]", 1),
     ],
-    ids=["gather", "broadcast", "reshape"],
+    ids=["gather", "broadcast"],
 )
-def test_a_reduced_axis_may_shard_the_result(
+def test_a_reduced_axis_may_shard_a_new_dimension(
     fun: Callable[[Any], Any], type: str, num_uses: Any, executor: str
 ) -> None:
     def loss(w: Any) -> Any:
@@ -390,3 +389,17 @@ def test_a_reduced_axis_may_shard_the_result(
         expected = 2 * ROWS * num_uses
         np.testing.assert_array_equal(np.asarray(reshard(gradient, P())), expected)
     assert not sd.jit(fun).lower(copies).compile().collectives()
+
+
+def test_a_reduced_axis_does_not_shard_a_dimension_of_the_operand() -> None:
+    copies = reshard(ROWS, P(reduced={"x"}))
+    for fun in (
+        lambda w: snp.reshape(w, (4, 8), out_sharding=P("x")),
+        lambda w: lax.broadcast_in_dim(w, (4, 8, 4), (1, 2), out_sharding=P(None, "x")),
+        lambda w: w.at[IDS].get(out_sharding=P(None, None, "x")),
+    ):
+        with pytest.raises(ShardingTypeError) as caught:
+            sd.jit(fun)(copies)
+        assert "has copies whose gradients are summed along 'x'; state these axes" in str(
+            caught.value
+        )
