@@ -75,8 +75,8 @@ def test_lenient_mode_accepts_what_strict_mode_refuses(program: Program) -> None
 def test_the_values_do_not_depend_on_the_mesh(program: Program, mesh: sd.Mesh) -> None:
     with sd.config(explicit_sharding="lenient"):
         made = sd.jit(program.run)(*map(make_operand, program.operands))
-    with use_mesh(sd.make_mesh((1, 1), ("x", "y"))):
-        expected = sd.jit(program.run)(*map(make_operand, program.operands))
+        with use_mesh(sd.make_mesh((1, 1), ("x", "y"))):
+            expected = sd.jit(program.run)(*map(make_operand, program.operands))
     leaves, others = sd.tree.leaves(made), sd.tree.leaves(expected)
     for one, other in zip(leaves, others, strict=True):
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=2e-5, atol=1e-5)
