@@ -57,8 +57,9 @@ def linspace(
     arrays.
 
     Without `endpoint` the last value is one step before `stop`; with `retstep` return also the
-    step. The result has the floating type to which both ends promote, or `dtype`; values of integer
-    types are rounded down. A short result between concrete ends is a constant.
+    step, NaN if there is none. The result has the floating type to which both ends promote, or
+    `dtype`; values of integer types are rounded down. A short result between concrete ends is a
+    constant.
     """
     count = _check_count("linspace", num)
     if is_number(start) and is_number(stop) and count * 8 <= MAX_CONSTANT_BYTES:
@@ -81,15 +82,12 @@ def _linspace_constant(
     canonicalize_axis(axis, 1)
     name, _ = _inexact_kind(start, stop)
     exact, gap = np.linspace(start, stop, count, endpoint, retstep=True)
+    kind = NUMPY_DTYPES[name]
     values = exact.astype(NUMPY_DTYPES[name])
     if dtype is not None:
         name = dtype_of(dtype)
         values = (np.floor(exact) if name in INTEGERS else exact).astype(NUMPY_DTYPES[name])
-    return (
-        (constant(values), constant(gap.astype(NUMPY_DTYPES[_inexact_kind(start, stop)[0]])))
-        if (retstep)
-        else constant(values)
-    )
+    return (constant(values), constant(np.asarray(gap, kind))) if retstep else constant(values)
 
 
 @public(static=("count", "endpoint", "retstep", "dtype", "axis"), name="linspace")
@@ -115,8 +113,10 @@ def _linspace_emitted(
         return result
     gaps = count - 1 if endpoint else count
     low, high = align(start, stop, kind=_inexact_kind(start, stop))
+    if gaps < 1:
+        return result, constant(np.array(np.nan, NUMPY_DTYPES[low.value.type.dtype]))
     return result, emit_elementwise(
-        "div", emit_elementwise("sub", high, low), constant_like(low, gaps if gaps > 0 else np.nan)
+        "div", emit_elementwise("sub", high, low), constant_like(low, gaps)
     )
 
 

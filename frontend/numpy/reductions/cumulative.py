@@ -32,6 +32,7 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, pro
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.ir.dtypes import SIGNED
 from shardir.ir.types import FLOATS, INEXACT
 
 
@@ -275,23 +276,29 @@ def _gradient_along(x: Tracer, dim: int, gap: ArrayLike) -> Tracer:
 def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * pi
 ) -> Tracer:
-    """Add periods along `axis` so that consecutive angles differ by at most half a period."""
+    """Add periods along `axis` so that consecutive angles differ by at most half a period.
+
+    Signed integers remain integers if the period is an integer.
+    """
     (x,) = promote_to(common_kind(p, period), p)
-    if x.value.type.dtype not in FLOATS:
+    if x.value.type.dtype not in (*FLOATS, *SIGNED):
         (x,) = promote_to(inexact_kind(x), x)
     dim = canonicalize_axis(axis, x.ndim)
     if x.shape[dim] < 2:
         return x
     steps = as_tracer(diff(x, axis=dim))
     turn = period if is_number(period) else as_tracer(period)
-    half = turn * 0.5
+    is_exact = x.value.type.dtype in SIGNED
+    half = turn // 2 if is_exact else turn * 0.5
     wrapped_steps = remainder(steps + half, turn) - half
-    wrapped_steps = emit_select(
-        emit_elementwise("and", wrapped_steps == -half, steps > 0), half, wrapped_steps
-    )
+    # A step of half a period keeps its sign; a step of half an odd integer does not exist.
+    is_half = emit_elementwise("and", wrapped_steps == -half, steps > 0)
+    if is_exact:
+        is_half = is_half & (turn % 2 == 0)
+    wrapped_steps = emit_select(is_half, half, wrapped_steps)
     correction = wrapped_steps - steps
-    limit = half if discont is None else discont
-    correction = emit_select(abs(steps) < limit, 0.0, correction)
+    limit = (turn - half if is_exact else half) if discont is None else discont
+    correction = emit_select(abs(steps) < limit, 0, correction)
     summed: Tracer = emit("cumsum", correction, dim=dim, reverse=False)
     return concatenate_parts(
         [slice_dim(x, dim, 0, 1), slice_dim(x, dim, 1, x.shape[dim]) + summed], dim

@@ -158,6 +158,15 @@ def test_linspace(ends: Any, num: Any, endpoint: Any) -> None:
         assert got[-1] == ends[1]
 
 
+@pytest.mark.parametrize(("num", "endpoint"), [(0, True), (0, False), (1, True)])
+@pytest.mark.parametrize("ends", [(0.0, 3.0), (np.zeros(2, "f"), np.ones((3, 1), "f"))])
+def test_linspace_without_a_step_returns_nan(ends: Any, num: int, endpoint: bool) -> None:
+    values, step = sd.numpy.linspace(*ends, num, endpoint, retstep=True)
+    assert values.shape == np.linspace(*ends, num, endpoint).shape
+    assert (step.shape, step.dtype) == ((), np.float32)
+    assert np.isnan(step)
+
+
 def test_linspace_of_numbers_arrays_and_integers() -> None:
     check("linspace", 0, 1, 5)
     check("linspace", VECTOR, 2 * VECTOR, 5, axis=1)

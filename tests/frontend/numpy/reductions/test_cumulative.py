@@ -95,6 +95,15 @@ def test_unwrapped_angles() -> None:
     check("unwrap", angles, discont=4.0)
 
 
+@pytest.mark.parametrize("period", [2, 3, 5, 6])
+@pytest.mark.parametrize("discont", [None, 1, 2.5])
+def test_unwrapped_signed_integers_remain_integers(period: int, discont: float | None) -> None:
+    numbers = np.random.default_rng(0).integers(-9, 9, (3, 20)).astype(np.int16)
+    found = np.asarray(snp.unwrap(numbers, period=period, discont=discont))
+    assert found.dtype == np.int16
+    assert found.tolist() == np.unwrap(numbers, period=period, discont=discont).tolist()
+
+
 def test_operations() -> None:
     assert ops(snp.cumsum, FLOATS, axis=0) == ["cumsum"]
     assert ops(snp.diff, FLOATS) == ["slice", "slice", "sub"]
