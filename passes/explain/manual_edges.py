@@ -22,10 +22,11 @@ class ManualEdge(NamedTuple):
 
 def manual_edge(step: PropagationStep) -> ManualEdge | None:
     """Return the edge of a manual computation; `None` for other steps."""
-    op, edge = step.op, step.edge
-    if edge is None or op is None or op.spec is not manual_computation:
+    op = step.op
+    if op is None or op.spec is not manual_computation:
         return None
-    owner, params = edge.targets[0], op.blocks[0].params
+    assert step.edge is not None  # A manual computation has no factors of its own.
+    owner, params = step.edge.targets[0], op.blocks[0].params
     if owner in params:
         return ManualEdge(0, op.attrs["in_axes"][params.index(owner)])
     return ManualEdge(1, op.attrs["out_axes"][op.results.index(owner)])

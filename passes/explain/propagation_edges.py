@@ -87,7 +87,7 @@ def _applied_constraints(history: PropagationHistory) -> Iterator[tuple[Op, int,
     """Yield the constraints that state the sharding of an operand, its number, and the axes."""
     positions = {op: i for i, op in enumerate(history.function.body.walk())}
     # The operands of visits include copies of constants. The members of a group have one sharding.
-    numbers = {
+    numbers: dict[tuple[Op | None, Value | None], int] = {
         (visit.op, value): 0 if visit.edge is None else _parameter_number(visit)
         for visit in history.final_visits
         for value in visit.tensors[: len(visit.rule.operands)]
@@ -95,7 +95,7 @@ def _applied_constraints(history: PropagationHistory) -> Iterator[tuple[Op, int,
     applied = {
         (stated.constraint, numbers[stated.constraint, stated.value]): stated.sharding
         for stated in history.stated
-        if stated.constraint is not None and stated.value is not None
+        if stated.constraint is not None
     }
     for op, number in sorted(applied, key=lambda each: positions[each[0]]):
         yield op, number, tuple(applied[op, number].used_axes())

@@ -224,6 +224,14 @@ def test_a_manual_axis_at_the_boundary_of_its_computation_is_no_conflict(type: s
     assert rows_of(f"%x: {type}", "f32[8, 8]", *MANUAL) == ()
 
 
+def test_a_scalar_operand_of_a_manual_computation() -> None:
+    first = (
+        MANUAL[0].replace("(%x,", "(%x, %s,").replace("[[[a], []]], out", "[[[a], []], []], out")
+    )
+    lines = first, MANUAL[1].replace(") =>", ", %t: f32[]) =>"), *MANUAL[2:]
+    assert rows_of("%x: f32[8@a, 8], %s: f32[]", "f32[8, 8]", *lines) == ()
+
+
 def test_an_operand_of_a_manual_computation_that_is_resharded() -> None:
     """The parameter states the manual axis for the operand; its type is that of a shard."""
     (row,) = rows_of("%x: f32[8@b, 8]", "f32[8, 8]", *MANUAL)

@@ -96,6 +96,18 @@ def test_a_factor_that_gets_a_part_of_an_axis_loses_the_rest() -> None:
     ]
 
 
+def test_a_factor_that_takes_no_axes_loses_none() -> None:
+    """In the step in which the other dimension gets the axis, a sort refuses it along its own."""
+    found = other_places_of_axis(
+        "%w",
+        "%x: f32[8, 4], %y: f32[8@a, 4]",
+        "f32[8, 4@a]",
+        "%v, %w = sort(%x, %y, dim=1) : f32[8, 4], f32[8, 4]",
+        "return %v",
+    )
+    assert found[1] == f"dimension 1: {DELAYED}"
+
+
 def test_an_axis_is_delayed_only_if_it_was_there_before_the_other() -> None:
     """In round 0, %u gets the axis from %x, and %v from the result; `reverse` propagates later."""
     parts = (
