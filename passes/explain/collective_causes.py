@@ -149,7 +149,7 @@ class CollectiveCauses:
         it."""
         yield from op.tensors
         beside = (
-            *self._users.get(op.result, ()),
+            *(user for v in op.results for user in self._users.get(v, ())),
             *(user for v in op.operands for user in self._users.get(v, ()) if v in user.results),
         )
         for other in sorted(dict.fromkeys(beside), key=self._positions.__getitem__):

@@ -86,10 +86,12 @@ def propagation_edges(history: PropagationHistory, module: Module) -> Propagatio
 def _applied_constraints(history: PropagationHistory) -> Iterator[tuple[Op, int, Axes]]:
     """Yield the constraints that state the sharding of an operand, its number, and the axes."""
     positions = {op: i for i, op in enumerate(history.function.body.walk())}
+    constraints = {stated.constraint for stated in history.stated}
     # The operands of visits include copies of constants. The members of a group have one sharding.
     numbers: dict[tuple[Op | None, Value | None], int] = {
         (visit.op, value): 0 if visit.edge is None else _parameter_number(visit)
         for visit in history.final_visits
+        if visit.op in constraints
         for value in visit.tensors[: len(visit.rule.operands)]
     }
     applied = {
@@ -106,6 +108,7 @@ def _parameter_number(visit: PropagationStep) -> int:
     result."""
     assert visit.op is not None
     assert visit.edge is not None
+    # Constraints have no edges, and manual computations one block.
     params, target = visit.op.blocks[0].params, visit.edge.targets[0]
     return params.index(target) if target in params else 0
 

@@ -169,8 +169,13 @@ WINDOW = (
         ("%x: f32[8@b]", ["%v = cummax(%x, dim=0, reverse=false) : f32[8]"], "f32[8]"),
         ("%c: f32[16@b]", ["%x = neg(%c) : f32[16]", WINDOW], "f32[14]"),
         ("%c: f32[16@a]", ["%x = sharding_constraint(%c) : f32[16@b]", WINDOW], "f32[14]"),
+        (
+            "%c: f32[16@b], %d: f32[8]",
+            ["%x, %w = optimization_barrier(%c, %d) : f32[16], f32[8]", WINDOW],
+            "f32[14]",
+        ),
     ],
-    ids=["of a new value", "of an operand", "of a resharded operand"],
+    ids=["of a new value", "of an operand", "of a resharded operand", "of one of two results"],
 )
 def test_communication_of_an_operation_itself_is_part_of_no_reshard(
     params: str, lines: list[str], result: str

@@ -46,7 +46,7 @@ def decision_of(row: Conflict) -> tuple[str, str, str, str, Verdict, str]:
 )  # fmt: skip
 def test_costs_decide(params: str, decision: tuple[object, ...]) -> None:
     rows = rows_of(params, "f32[8, 4]", PRODUCT, "return %v", pipeline=WITHOUT_RESOLUTION)
-    assert decision in map(decision_of, rows)
+    assert decision in list(map(decision_of, rows))
 
 
 STACKED = "%v = concatenate(%x, %x, dim=0) : f32[16, 8]"
@@ -89,7 +89,7 @@ def test_the_decision_of_an_operation(
 ) -> None:
     zero = "%s = constant(value=0) : i32[]"
     rows = rows_of(params, result, zero, line, "return %v", pipeline=WITHOUT_RESOLUTION)
-    assert decision in map(decision_of, rows)
+    assert decision in list(map(decision_of, rows))
 
 
 def test_an_operation_that_cannot_run_with_the_given_up_axes() -> None:

@@ -231,6 +231,20 @@ func @f(
     ]
 
 
+def test_a_barrier_has_edges_and_no_blocks() -> None:
+    text = """\
+func @f(
+  %x: f32[8@a],
+) -> (f32[8]) {
+  %y = optimization_barrier(%x) : f32[8]
+  return %y
+}
+"""
+    assert [each.partition(" ")[0] for each in edges(text)] == [
+        "propagation_edges", "result_propagation_edges"
+    ]  # fmt: skip
+
+
 def test_a_constraint_of_a_member_of_a_group_is_one_step() -> None:
     text = """\
 func @f(
