@@ -24,12 +24,13 @@ from shardir.frontend.errors import (
     NumberRangeError,
 )
 from shardir.frontend.shardings.devices import devices
-from shardir.frontend.shardings.mesh import AxisType, make_mesh
+from shardir.frontend.shardings.mesh import make_mesh
 from shardir.frontend.shardings.partition_spec import P
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.tracing.operands import align, as_tracer
 from shardir.frontend.tracing.parameters import UnhashableError, static_key, static_value
 from shardir.frontend.tracing.trace import emit
+from shardir.sharding import AxisType
 from tests.error_assertions import assert_raises_exactly
 from tests.native_tier import needs_native
 

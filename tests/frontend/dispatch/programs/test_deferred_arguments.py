@@ -115,5 +115,6 @@ def test_stated_shardings_of_results_precede_chosen_ones() -> None:
 def test_a_lowered_program_has_the_plan_of_its_shardings() -> None:
     function = sd.jit(both, in_shardings=EachSharded("ONE"))
     lowered = function.lower(X, X)
-    assert lowered.plan() == ("ONE", function, lowered)
+    plan: Any = lowered.plan()
+    assert plan == ("ONE", function, lowered)
     assert sd.jit(both).lower(X, X).plan() is None
