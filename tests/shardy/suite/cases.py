@@ -223,6 +223,29 @@ EDGE = (
 )
 SHARED = "call graph: all calls of a function share one sharding; ours are cut one by one"
 
+SCALAR_CONSTRAINT = (
+    "the constraint of a scalar inside the computation of a scatter states no axes, and the "
+    "computation is read as the attribute of the scatter, which has no block"
+)
+WRONG_ORIGIN = (
+    "a comment of the test describes the expected origin as wrong: the result states the axis "
+    "itself, and the test attributes it to the argument"
+)
+WITHOUT_SHARDING = (
+    "Shardy leaves a value without sharding as it is for XLA's partitioner; in shardir it is "
+    "replicated, and must be divided before it is unreduced"
+)
+DEVICE_NUMBER = (
+    "the test replaces an operation with an effect by an addition of `partition_id`, a value that "
+    "differs between devices; outside of a manual computation, XLA's partitioner refuses it, too. "
+    "tests/passes/test_single_devices.py runs an operation on one device"
+)
+ONE_MESH = "all values of a program of shardir are on one mesh with one order of devices"
+FUNCTION_BOUNDARY = (
+    "the pass trims the boundary of each function, because XLA assigns a layout to it; a call of "
+    "shardir is a part of its function, and uneven shards of its parameters are padded"
+)
+
 SUITES = (
     Suite(
         "rules",
@@ -248,6 +271,8 @@ SUITES = (
         ComparisonMode(),
         whole=True,
         left_out={
+            "dynamic_shaped_func_output_skipped:814": STATIC,
+            "scalar_block_arg_with_sharding_constraint:1010": SCALAR_CONSTRAINT,
             "foo:1099": NOT_IMPORTED,
             "foo:847": EDGE,
             "shard_as_applies_across_functionB:42": "call graph: a group with a member in a "
@@ -285,6 +310,10 @@ SUITES = (
         Propagate(level="aggressive", keep_open=True),
         ComparisonMode(),
         origins=Propagate(level="aggressive", keep_open=True),
+        left_out={
+            f"direct_returned_arg_new_axis_{each}:{line}": WRONG_ORIGIN
+            for each, line in (("input", 81), ("output", 97))
+        },
     ),
     Suite(
         "edges",
@@ -310,6 +339,9 @@ SUITES = (
         matcher=ReshardMatcher,
         whole=True,
         alone=True,
+        left_out={
+            "all_reduce_source_no_sharding_and_target_has_unreduced:223": WITHOUT_SHARDING
+        },
     ),
     Suite(
         "collectives",
@@ -331,6 +363,11 @@ SUITES = (
         part="executable files",
         execute=execute,
         divide=whole_file,
+        left_out={
+            "single_device_add": DEVICE_NUMBER,
+            "single_device_switch": DEVICE_NUMBER,
+            "sdy_collective_permute_without_self_loops": ONE_MESH,
+        },
     ),
     Suite(
         "refusals",
@@ -380,6 +417,7 @@ SUITES = (
         _without_steps(Propagate(keep_open=True)),
         ComparisonMode(),
         part="import and export",
+        left_out={"cannot_attach_sharding_to_input:31": SCALAR_CONSTRAINT},
     ),
     Suite(
         "boundaries",
@@ -388,6 +426,10 @@ SUITES = (
         _without_steps(Propagate(leave_open=True, prepare=False)),
         ComparisonMode(),
         part="import and export",
+        left_out=dict.fromkeys(
+            ("single_call:137", "foo:145", "simple_non_flat:156", "foo:166", "bar:176"),
+            FUNCTION_BOUNDARY,
+        ),
     ),
     Suite(
         "closed",

@@ -15,7 +15,9 @@ from shardir.op_rules.factors import FactorRule
 from shardir.ops.control_flow.manual_computation import add_manual_axes
 from shardir.passes.propagation.conservative_rules import conservative_rule
 from shardir.stablehlo.reader import ModuleReader
+from shardir.stablehlo.reading.call import SHARDING
 from shardir.stablehlo.reading.function import FunctionCall
+from shardir.stablehlo.reading.records import ParamRecord
 from shardir.stablehlo.reading.syntax import MlirSource
 from shardir.stablehlo.writing.rules import STABLEHLO_NAMES
 
@@ -126,8 +128,14 @@ def _find_called(module: Module, reader: ModuleReader, name: str) -> Listing | N
                 for entry in lister.entries()
                 if entry.op in inside or lister.is_between(entry, call.start, call.end)
             ]
-            returns = (lister.values.get(value.name, value) for value in call.body.returns)
-            results = tuple(value.sharding for value in returns)
+            returns = [lister.values.get(value.name, value) for value in call.body.returns]
+            outer = _results_of_call(host, call) or returns
+            # A result for which the function states a sharding has that of the call's result.
+            stated = (SHARDING in _keys(param) for param in reader.functions[original].results)
+            results = tuple(
+                result.sharding if is_stated else value.sharding
+                for value, result, is_stated in zip(returns, outer, stated, strict=True)
+            )
             return Listing(replace(host, result_shardings=results), entries, params)
     return None
 
@@ -136,6 +144,21 @@ def _mesh(op: Op, module: Module) -> str:
     """Return the first mesh with the manual axes of an operation."""
     names = {axis.name for axis in op.attrs["axes"]}
     return next((mesh.name for mesh in module.meshes if names <= set(mesh.sizes)), "")
+
+
+def _keys(param: ParamRecord) -> list[str]:
+    """Return the names of the attributes of a parameter or result."""
+    return [str(entry.key) for entry in param.attrs.entries] if param.attrs else []
+
+
+def _results_of_call(host: Function, call: FunctionCall) -> tuple[Value, ...]:
+    """Return the results of a call after the passes; none if it was inlined."""
+    names = {value.name for value in call.body.values()}
+    return next(
+        (op.results for op in host.body.walk()
+         if op.name == "call" and not names.isdisjoint(v.name for v in op.blocks[0].values())),
+        (),
+    )  # fmt: skip
 
 
 def _operations_of_call(host: Function, call: FunctionCall) -> frozenset[Op]:
