@@ -167,8 +167,9 @@ NOT_APPLICABLE = {
 
 NOT_SUPPORTED = {
     f"{EXPORT}/resolve_single_device_sharding.mlir": (
-        "the pass runs operations on one device and sends their results to the others; shardir "
-        "replicates values on single devices, so that every device computes them"
+        "the pass runs each operation on a single device there alone, and sends its results to the "
+        "others; shardir does so with operations of other dialects, which may have an effect, and "
+        "replicates the values of known operations, so that every device computes them"
     ),
     f"{EXPORT}/insert_explicit_reshards/single_device_sharding_errors.mlir": (
         "Shardy refuses parameters and results on a single device; shardir replicates them"
