@@ -73,7 +73,7 @@ def few_of_each(samples: Sequence[Sample], long: bool = LONG) -> list[Sample]:
 
 def _operation_name(values: Mapping[str, Any]) -> str | None:
     sample: Sample | None = values.get("sample")
-    return sample and sample.spec.name
+    return None if sample is None else sample.spec.name
 
 
 some_of_each = pytest.mark.sample(10, kind=_operation_name)
