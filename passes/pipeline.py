@@ -311,6 +311,11 @@ def _build_pass(name: str, options: str) -> Pass:
             f"pass {name!r} does not define __call__; define it as a function from a module to a "
             "module"
         )
+    # Types of options are found only if there are options: each compilation builds all passes.
+    return kind(**_parse_options(kind, name, options)) if options.strip() else kind()
+
+
+def _parse_options(kind: type[Pass], name: str, options: str) -> dict[str, object]:
     types = option_types(kind)
     chosen: dict[str, object] = {}
     for option in filter(None, map(str.strip, options.split(","))):
@@ -336,7 +341,7 @@ def _build_pass(name: str, options: str) -> Pass:
                 f"option {key!r} of pass {name!r} cannot be {text!r}; "
                 f"its type is {getattr(types[key], '__name__', types[key])}"
             ) from None
-    return kind(**chosen)
+    return chosen
 
 
 def _unknown_pass_message(name: str, options: str) -> str:
