@@ -91,6 +91,7 @@ def test_binary_operations_match_the_reference(interpreter: Interpreter, dtype: 
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", TRITON_TYPES)
 def test_operations_on_constants_match_the_reference(interpreter: Interpreter, dtype: str) -> None:
     """A constant operand is written as a literal; both operands may be constants."""

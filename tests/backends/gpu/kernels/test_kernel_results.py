@@ -49,6 +49,7 @@ def test_kernels_give_the_results_of_their_groups(
         np.testing.assert_allclose(actual, expected, bound, 10 * bound)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", REDUCTION_CASES)
 @pytest.mark.parametrize("dtype", TRITON_TYPES)
 def test_reductions_match_the_reference(interpreter: Interpreter, dtype: str, case: str) -> None:
