@@ -43,7 +43,8 @@ def _function(b: Builder, operands: Sequence[Value]) -> tuple[Block, ...]:
 
 
 def _control() -> Iterator[Sample]:
-    yield Sample(ops.call, (LINE,), {"callee": "f"}, blocks=_function, smooth=False)
+    # The function of a sample is called `f`.
+    yield Sample(ops.call, (LINE,), {"callee": "g"}, blocks=_function, smooth=False)
     counted = (exactly(0), any_values)
     yield Sample(ops.while_, (t("i32"), LINE), sources=counted, blocks=_twice_until, smooth=False)
     for reverse in (False, True):
