@@ -287,7 +287,7 @@ def unwrap(
     if x.shape[dim] < 2:
         return x
     steps = as_tracer(diff(x, axis=dim))
-    turn = period if is_number(period) else as_tracer(period)
+    turn: PyTree = period if is_number(period) else as_tracer(period)
     is_exact = x.value.type.dtype in SIGNED
     half = turn // 2 if is_exact else turn * 0.5
     wrapped_steps = remainder(steps + half, turn) - half
