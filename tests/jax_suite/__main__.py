@@ -3,11 +3,12 @@
     python -m tests.jax_suite CHECKOUT [FILE ...] [--only PATTERN] [--counts COUNTS.json]
 
 `CHECKOUT` is a folder with `tests/` of JAX, FILE is `batching` for `batching_test.py`, and
-`nested_pmap` is the part of `pmap_test.py` that JAX had up to version 0.7.2. `counted/` lists
-tests; of these, the command counts those that pass on public JAX, or all with `--all`. The tests
-that pass on public JAX never change, so `--counts` stores them in COUNTS.json. `reasons/` states
-why a test does not pass; the command prints tests without a reason, and tests that pass although
-they have one. Every file runs in separate processes.
+`nested_pmap` is the part of `pmap_test.py` that JAX had up to version 0.7.2. `pjit_explicit` is the
+part of `pjit_test.py` about shardings in types. `counted/` lists tests; of these, the command
+counts those that pass on public JAX, or all with `--all`. The tests that pass on public JAX never
+change, so `--counts` stores them in COUNTS.json. `reasons/` states why a test does not pass; the
+command prints tests without a reason, and tests that pass although they have one. Every file runs
+in separate processes.
 """
 
 import json
@@ -27,11 +28,11 @@ from tests.jax_suite.name_lists import counted, outdated, reasons, unexplained
 from tests.jax_suite.public_jax import public_jax
 
 FILES = (
-    *("pmap", "shard_map", "array", "pjit", "batching", "lax_vmap", "random", "tree_util"),
-    *("nn", "api"),
+    *("pmap", "shard_map", "array", "pjit", "pjit_explicit", "batching", "lax_vmap", "random"),
+    *("tree_util", "nn", "api"),
 )
 
-WITHIN = {"nested_pmap": "pmap"}
+WITHIN = {"nested_pmap": "pmap", "pjit_explicit": "pjit"}
 """The file that a list of tests is of, where it is not called as the list is."""
 
 ALL = ("nested_pmap",)

@@ -90,6 +90,7 @@ def redirect_to(library: Any, *, wording: bool = False, compiled: bool = True) -
         case.assertWarnsRegex = _assert_raises_any_text(case.assertWarns)
     machinery.create_mesh = _mesh_maker(library)
     machinery.with_explicit_mesh = _explicit_mesh_decorator(library)
+    machinery.with_mesh = _mesh_block(library)
     _call_privately(library)
     stubs["jax.test_util"] = public
     stubs["jax._src.dtypes"] = _Overlay(
@@ -164,6 +165,18 @@ def _mesh_maker(library: Any) -> Any:
         return library.sharding.Mesh(devices, names, **keywords)
 
     return create_mesh
+
+
+def _mesh_block(library: Any) -> Any:
+    """Return the context manager and decorator that enters the mesh of the given axes."""
+
+    @contextmanager
+    def with_mesh(named_shape: Any) -> Iterator[None]:
+        names, sizes = zip(*named_shape, strict=True)
+        with _mesh_maker(library)(sizes, names):
+            yield
+
+    return with_mesh
 
 
 def _explicit_mesh_decorator(library: Any) -> Any:
