@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
@@ -24,8 +26,12 @@ from shardir.frontend.tracing.named_axes import checked_axes
 from shardir.frontend.tracing.promotion import DType, dtype_of, user_dtype
 from shardir.frontend.tracing.trace import current_trace, require_trace
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.tracing.varying_axes import varying_axis_names
 from shardir.ir.types import INEXACT, TensorType
+
+if TYPE_CHECKING:
+    from shardir.frontend.tracing import varying_axes
+else:
+    varying_axes = lazy_import("shardir.frontend.tracing.varying_axes")
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
@@ -156,7 +162,7 @@ def typeof(x: object) -> ShapedArray:
     """
     if isinstance(x, Tracer):
         type = _shaped_array(x.abstract, _sharding_of_tracer(x))
-        varying = varying_axis_names(x) if checked_axes() else None
+        varying = varying_axes.varying_axis_names(x) if checked_axes() else None
         if not varying:
             return type
         return ShapedArray(

@@ -1,6 +1,7 @@
 """The manual axes in types inside of `shard_map`: those of JAX 0.10.2."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_values_of_shards_have_no_unreduced_and_no_reduced_axes() -> None:
          "lax.psum"),
     ):  # fmt: skip
         with pytest.raises(ArgumentError) as caught:
-            types_inside(lambda a, to=to: lax.pcast(a, "x", to=to), P("x"))
+            types_inside(partial(lax.pcast, axis_name="x", to=to), P("x"))
         assert str(caught.value).partition("\n")[0] == (
             f"pcast cannot make a value {to}: inside of shard_map, values vary along an axis or "
             f"are equal; {remedy}"
