@@ -161,8 +161,9 @@ def test_linspace(ends: Any, num: Any, endpoint: Any) -> None:
 @pytest.mark.parametrize(("num", "endpoint"), [(0, True), (0, False), (1, True)])
 @pytest.mark.parametrize("ends", [(0.0, 3.0), (np.zeros(2, "f"), np.ones((3, 1), "f"))])
 def test_linspace_without_a_step_returns_nan(ends: Any, num: int, endpoint: bool) -> None:
-    values, step = sd.numpy.linspace(*ends, num, endpoint, retstep=True)
-    assert values.shape == np.linspace(*ends, num, endpoint).shape
+    start, stop = ends
+    values, step = sd.numpy.linspace(start, stop, num, endpoint, retstep=True)
+    assert values.shape == (num, *np.add(start, stop).shape)
     assert (step.shape, step.dtype) == ((), np.float32)
     assert np.isnan(step)
 
