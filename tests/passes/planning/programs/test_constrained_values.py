@@ -85,7 +85,7 @@ def constrain(
 
 def test_the_evaluations_of_solutions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (X, X, None, None), (X, X, X, None)
-    sent = {first: 5, second: 3}
+    sent: dict[ArgumentAxes, int] = {first: 5, second: 3}
     found, tried = constrain(monkeypatch, [first, second], lambda axes: sent.get(axes, 9), 1)
     assert found is not None
     assert found.evaluation.arguments == first
@@ -96,7 +96,7 @@ def test_a_solution_that_sends_more_than_another_one_is_not_chosen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = (X, X, None, None), (X, None, X, None)
-    sent = {first: 3, second: 5}
+    sent: dict[ArgumentAxes, int] = {first: 3, second: 5}
     found, tried = constrain(monkeypatch, [first, second], lambda axes: sent.get(axes, 9))
     assert found is not None
     assert found.evaluation.arguments == first

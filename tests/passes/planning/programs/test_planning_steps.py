@@ -1,8 +1,8 @@
 """The steps of `plan_program`: which of them a program needs, and which plan each of them keeps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +39,10 @@ def evaluation_of(nbytes: int, flops: int = 0, arguments: ArgumentAxes = ()) -> 
 
 
 def plan_of(
-    chosen: Evaluation, request: PlanningRequest | None = None, count: int = 0, **baselines: Any
+    chosen: Evaluation,
+    request: PlanningRequest | None = None,
+    count: int = 0,
+    baselines: Mapping[str, Evaluation] = MappingProxyType({}),
 ) -> ProgramPlan:
     """Return a plan after `count` evaluations."""
     evaluator: Any = SimpleNamespace(count=count)
@@ -63,10 +66,15 @@ def test_a_search_with_few_layers_or_stages_has_fewer_steps(
     """Values inside of a program are planned only in the program that is evaluated, and stages are
     partitioned on their own."""
     request = request_for(machine_of=lambda mesh: None)
-    plan, run = plan_of(evaluation_of(1), request), []
+    plan = plan_of(evaluation_of(1), request)
+    run: list[str] = []
 
-    def step(name: str, result: object) -> Callable[..., Any]:
-        return lambda *_: (run.append(name), result)[1]
+    def step(name: str, result: object) -> Callable[..., object]:
+        def record(*_: object) -> object:
+            run.append(name)
+            return result
+
+        return record
 
     folded = object() if kind == "few layers" else None
     monkeypatch.setattr(steps, "has_pipelines", lambda _: kind == "stages")
@@ -165,11 +173,11 @@ REPEATED = {"replicated": evaluation_of(0, flops=400)}
 def test_values_are_padded_if_devices_repeat_the_arithmetic_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    repeated = plan_of(evaluation_of(8, flops=102), count=40, **REPEATED)
+    repeated = plan_of(evaluation_of(8, flops=102), count=40, baselines=REPEATED)
     better = plan_of(evaluation_of(8, flops=100))
     found = pad_anchors(monkeypatch, repeated, better)
     assert (found.chosen, found.rejected) == (better.chosen, 40)
-    divided = plan_of(evaluation_of(8, flops=101), **REPEATED)
+    divided = plan_of(evaluation_of(8, flops=101), baselines=REPEATED)
     assert pad_anchors(monkeypatch, divided, None) is divided
     unknown = plan_of(evaluation_of(8, flops=102))
     assert pad_anchors(monkeypatch, unknown, None) is unknown
@@ -179,17 +187,17 @@ def test_values_are_padded_if_devices_repeat_the_arithmetic_of_others(
 def test_values_are_not_padded_if_no_pass_pads(
     monkeypatch: pytest.MonkeyPatch, passes: str
 ) -> None:
-    plan = plan_of(evaluation_of(8, flops=102), request_for(passes), **REPEATED)
+    plan = plan_of(evaluation_of(8, flops=102), request_for(passes), baselines=REPEATED)
     assert pad_anchors(monkeypatch, plan, None) is plan
 
 
 def test_values_are_not_padded_if_none_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of(evaluation_of(8, flops=102), **REPEATED)
+    plan = plan_of(evaluation_of(8, flops=102), baselines=REPEATED)
     assert pad_anchors(monkeypatch, plan, None, plan.request.anchors) is plan
 
 
 def test_a_plan_with_padding_that_costs_more_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of(evaluation_of(8, flops=102), **REPEATED)
+    plan = plan_of(evaluation_of(8, flops=102), baselines=REPEATED)
     assert pad_anchors(monkeypatch, plan, plan_of(evaluation_of(9, flops=102))) is plan
 
 
