@@ -30,6 +30,7 @@ def test_elements_are_static(make: Any) -> None:
 
 
 def test_an_array_of_floats_is_no_permutation() -> None:
+    wrong: Any = snp.array([1.0, 0.0])
     with pytest.raises(ArgumentError) as caught:
-        lax.transpose(X, snp.array([1.0, 0.0]))
+        lax.transpose(X, wrong)
     assert str(caught.value).startswith("transpose does not accept (float32[3, 4], float32[2])")

@@ -26,7 +26,7 @@ def test_products_have_the_types_and_the_numbers_of_jax(preferred: str | None) -
     for left, right in permutations(DTYPES, 2):
         if preferred is not None and "int32" in (left, right):
             continue
-        options = {"preferred_element_type": preferred}
+        options: dict[str, Any] = {"preferred_element_type": preferred}
         made = lax.dot(numbers(left), numbers(right), **options)
         expected = jax.lax.dot(numbers(left), numbers(right), **options)
         assert made.dtype == expected.dtype, (left, right)

@@ -25,7 +25,7 @@ X = np.arange(3, dtype="float32")
         (lambda: sd.scipy.special.factorial(X, exact=True), ArgumentError,
          "factorial computes in floating point; leave exact out, and call math.factorial for exact "
          "integers"),
-        (lambda: sd.scipy.special.sph_harm_y(np.int32([1]), np.int32([0]), X[:1], X[:1], 1),
+        (lambda: sd.scipy.special.sph_harm_y(np.array([1]), np.array([0]), X[:1], X[:1], 1),
          ArgumentError,
          "sph_harm_y has diff_n=1, and returns no derivatives; leave diff_n out, and differentiate "
          "the function with jacfwd"),
