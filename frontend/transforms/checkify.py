@@ -46,7 +46,7 @@ div_checks = frozenset({"div"})
 """Checks that no divisor is zero."""
 index_checks = frozenset({"index"})
 """Checks that indices are within their arrays. Indices with `mode="clip"` always are. (JAX reports
-those that it clips, except for scalar indices of `.at[...].get`.)"""
+those that it clips.)"""
 float_checks = nan_checks | div_checks
 """Checks of floating-point operations."""
 automatic_checks = float_checks | index_checks
