@@ -79,7 +79,7 @@ def place_single_devices(function: Function, module: Module) -> Function:
     if not inside.isdisjoint(devices):
         return function
 
-    def replicated(sharding: Sharding | None) -> Sharding | None:
+    def replicate(sharding: Sharding | None) -> Sharding | None:
         if sharding is None or sharding.mesh not in devices:
             return sharding
         return Sharding.fully_replicated(mesh.name, len(sharding.dims))
@@ -87,10 +87,10 @@ def place_single_devices(function: Function, module: Module) -> Function:
     new = {
         value: replace(value, sharding=sharding)
         for value in all_values(function.body)
-        if (sharding := replicated(value.sharding)) is not value.sharding
+        if (sharding := replicate(value.sharding)) is not value.sharding
     }
     body = _run_on_devices(function.body, placed, mesh, used_names(function)) if placed else None
-    results = tuple(map(replicated, function.result_shardings))
+    results = tuple(map(replicate, function.result_shardings))
     return replace(function, body=substitute(body or function.body, new), result_shardings=results)
 
 

@@ -20,7 +20,7 @@ class AbsentNameFinder:
     def find_spec(name: str, path: object = None, target: object = None) -> None:
         """Raise `MissingModule` with the reason for an absent name below `shardir`.
 
-        For `importlib.util.find_spec`, which asks whether a module exists, return `None`.
+        For `importlib.util.find_spec`, which tests whether a module exists, return `None`.
         """
         # The frames are this one, that of the import system, and that of its caller.
         is_question = sys._getframe(2).f_code is importlib.util.find_spec.__code__

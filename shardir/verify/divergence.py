@@ -149,23 +149,23 @@ class _DivergenceAnalysis:
         if spec in UNIFYING_COLLECTIVES:
             # Sums of floating-point numbers depend on the order of the terms.
             in_order = spec is ops.all_gather or op.result.type.dtype in INEXACT
-            return self.positions.gathered(classes, axes, in_order)
+            return self.positions.gather(classes, axes, in_order)
         if spec is ops.collective_permute:
             return self.classes_after_permute(classes, op.attrs)
         if op.spec.collective:
-            return self.positions.exchanged(classes, axes)
+            return self.positions.exchange(classes, axes)
         return self.positions.meet(classes, self.positions.along(axes))
 
     def classes_after_permute(self, classes: Classes, attributes: Mapping[str, Attr]) -> Classes:
         """Return the classes of the result of a collective permute."""
         axes: Axes = attributes.get("axes", ())
         if not axes:
-            return self.positions.permuted(classes, attributes["source"], attributes["target"])
+            return self.positions.permute(classes, attributes["source"], attributes["target"])
         # If each position receives a value, those that are equal along the axes stay so.
         is_complete = len(attributes["pairs"]) == count_positions(axes)
-        if is_complete and self.positions.gathered(classes, axes) == classes:
+        if is_complete and self.positions.gather(classes, axes) == classes:
             return classes
-        return self.positions.exchanged(classes, axes)
+        return self.positions.exchange(classes, axes)
 
     def find_collectives(
         self, block: Block, under: tuple[Op, Value] | None

@@ -63,8 +63,8 @@ class PositionClasses:
         # Each of these results is needed for many operations of a program.
         self.meet = lru_cache(None)(self._meet)
         self.along = lru_cache(None)(self._along)
-        self.gathered = lru_cache(None)(self._gathered)
-        self.permuted = lru_cache(None)(self._permuted)
+        self.gather = lru_cache(None)(self._gather)
+        self.permute = lru_cache(None)(self._permute)
         self.differing_axes = lru_cache(None)(self._differing_axes)
 
     def of(self, classes: Classes) -> DeviceArray:
@@ -102,7 +102,7 @@ class PositionClasses:
                 found[-1] += [high // low for low, high in reversed(list(pairwise(inside)))]
         return found
 
-    def _scaled(self, axes: Axes) -> Axes:
+    def _scale(self, axes: Axes) -> Axes:
         """Return the axes of the mesh of positions for axes of the program."""
         found = []
         for axis in axes:
@@ -124,7 +124,7 @@ class PositionClasses:
 
     def _along(self, axes: Axes) -> Classes:
         """Return the classes of a value that is arbitrary at each position along `axes`."""
-        return self._number(device_positions(self.mesh, self._scaled(axes)))
+        return self._number(device_positions(self.mesh, self._scale(axes)))
 
     def _meet(self, a: Classes, b: Classes) -> Classes:
         """Return the classes of a function of two values."""
@@ -132,14 +132,14 @@ class PositionClasses:
             return a or b
         return self._number(self.of(a) * self.mesh.size + self.of(b))
 
-    def _gathered(self, classes: Classes, axes: Axes, in_order: bool = True) -> Classes:
+    def _gather(self, classes: Classes, axes: Axes, in_order: bool = True) -> Classes:
         """Return the classes of a function of the values of each group of positions along `axes`.
 
         It is a function of the values in order of their positions, or does not depend on the order.
         """
         if classes == EQUAL:
             return EQUAL
-        groups = group_array(self.mesh, self._scaled(axes))
+        groups = group_array(self.mesh, self._scale(axes))
         rows = self.of(classes)[groups]
         if not in_order:
             rows = np.sort(rows, axis=1)
@@ -148,13 +148,13 @@ class PositionClasses:
         labels[groups] = of_group.reshape(-1, 1)
         return self._number(labels)
 
-    def exchanged(self, classes: Classes, axes: Axes) -> Classes:
+    def exchange(self, classes: Classes, axes: Axes) -> Classes:
         """Return the classes of a function of the values of a group and of the position in it."""
-        return self.meet(self.gathered(classes, axes), self.along(axes))
+        return self.meet(self.gather(classes, axes), self.along(axes))
 
-    def _permuted(self, classes: Classes, source: Axes, target: Axes) -> Classes:
+    def _permute(self, classes: Classes, source: Axes, target: Axes) -> Classes:
         """Return the classes of a value that has moved from the `source` to the `target` axes."""
-        senders = permute_senders(self.mesh, self._scaled(source), self._scaled(target))
+        senders = permute_senders(self.mesh, self._scale(source), self._scale(target))
         return self._number(self.of(classes)[senders])
 
     def _differing_axes(self, classes: Classes) -> Axes:
@@ -182,5 +182,5 @@ class PositionClasses:
         return best[ends[-1]] if ends else ()
 
     def _differs(self, part: Axis, partition: DeviceArray) -> bool:
-        rows = partition[group_array(self.mesh, self._scaled((part,)))]
+        rows = partition[group_array(self.mesh, self._scale((part,)))]
         return bool((rows != rows[:, :1]).any())

@@ -154,17 +154,17 @@ def test_gathers_along_both_parts_of_one_split_make_values_equal(classes: Positi
     different = classes.along((Axis("x", 1, 6),))
     for split in ((HALVES, MINOR_THIRDS), (THIRDS, MINOR_HALVES)):
         for first, second in (split, split[::-1]):
-            gathered = classes.gathered(different, (first,))
+            gathered = classes.gather(different, (first,))
             assert classes.differing_axes(gathered) == (second,)
-            assert classes.gathered(gathered, (second,)) == EQUAL
+            assert classes.gather(gathered, (second,)) == EQUAL
 
 
 def test_gathers_along_minor_parts_of_two_splits_leave_values_different(
     classes: PositionClasses,
 ) -> None:
-    rows = classes.gathered(classes.along((Axis("x", 1, 6),)), (MINOR_THIRDS,))
+    rows = classes.gather(classes.along((Axis("x", 1, 6),)), (MINOR_THIRDS,))
     assert classes.of(rows).tolist() == [0, 0, 0, 3, 3, 3]
-    both = classes.gathered(rows, (MINOR_HALVES,))
+    both = classes.gather(rows, (MINOR_HALVES,))
     assert classes.of(both).tolist() == [0, 0, 2, 2, 4, 4]
     assert classes.differing_axes(both) == (THIRDS,)
 
@@ -173,10 +173,10 @@ def test_a_sum_in_any_order_along_major_parts_of_two_splits_is_equal(
     classes: PositionClasses,
 ) -> None:
     """Positions 0, 2, 4 and positions 1, 3, 5 have the same three values in another order."""
-    halves = classes.gathered(classes.along((Axis("x", 1, 6),)), (HALVES,))
+    halves = classes.gather(classes.along((Axis("x", 1, 6),)), (HALVES,))
     assert classes.of(halves).tolist() == [0, 1, 2, 0, 1, 2]
-    assert classes.gathered(halves, (THIRDS,), in_order=False) == EQUAL
-    assert classes.of(classes.gathered(halves, (THIRDS,))).tolist() == [0, 1, 0, 1, 0, 1]
+    assert classes.gather(halves, (THIRDS,), in_order=False) == EQUAL
+    assert classes.of(classes.gather(halves, (THIRDS,))).tolist() == [0, 1, 0, 1, 0, 1]
 
 
 ONE_OPERATION = """\
@@ -222,11 +222,11 @@ def test_the_number_of_positions_does_not_depend_on_the_number_of_devices() -> N
     y = Axis("y", 1, 1024)
     classes = PositionClasses((x, y), [((x,), (y,))])
     assert classes.mesh.size == 4
-    moved = classes.permuted(classes.along((x,)), (x,), (y,))
+    moved = classes.permute(classes.along((x,)), (x,), (y,))
     assert classes.differing_axes(moved) == (y,)
     classes = PositionClasses((x, major, minor))
     assert classes.mesh.size == 8
-    assert classes.differing_axes(classes.gathered(classes.along((y,)), (major,))) == (minor,)
+    assert classes.differing_axes(classes.gather(classes.along((y,)), (major,))) == (minor,)
 
 
 def test_axes_keep_their_sizes_if_a_permute_moves_values_between_other_parts() -> None:
