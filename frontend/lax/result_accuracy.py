@@ -33,7 +33,9 @@ class AccuracyMode(Enum):
     """The implementation of an elementary function to use; each function has one."""
 
     HIGHEST = 1
+    """The most exact implementation, which is the only one."""
     DEFAULT = 2
+    """The usual implementation, which is the only one."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,11 @@ class Tolerance:
     """
 
     atol: float = 0.0
+    """The absolute error."""
     rtol: float = 0.0
+    """The error relative to the magnitude of the exact result."""
     ulps: int = 0
+    """The error in units in the last place of the exact result."""
 
     def __post_init__(self) -> None:
         parts = (self.atol, self.rtol, self.ulps)
