@@ -22,9 +22,9 @@ def tile(A: ArrayLike, reps: object) -> Tracer:
     if new_shape == x.shape:
         return x
     # Only the dimensions that are repeated are split, so that shardings of the others remain.
-    splits = [(1, n) if t > 1 else (n,) for t, n in zip(times, x.shape, strict=True)]
+    splits = [(1, n) if t != 1 else (n,) for t, n in zip(times, x.shape, strict=True)]
     expanded = [n for split in splits for n in split]
-    repeats = [(t, n) if t > 1 else (n,) for t, n in zip(times, x.shape, strict=True)]
+    repeats = [(t, n) if t != 1 else (n,) for t, n in zip(times, x.shape, strict=True)]
     grown = [n for repeat in repeats for n in repeat]
     return reshape(broadcast(reshape(x, expanded), grown), new_shape)
 
