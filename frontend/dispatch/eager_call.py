@@ -113,7 +113,7 @@ def call_eagerly(
             shape.append(key)
             _flatten_argument(options[key], key in eager.static, leaves, shape)
     except UnhashableError as error:
-        if any(type(value) is Array for _, value in _static_arguments(eager, args, options)):
+        if any(_is_integer_array(value) for _, value in _static_arguments(eager, args, options)):
             return _call_with_static_arrays(eager, args, options)
         raise _unhashable_error(eager, args, options) from error
     if eager.cached and len(leaves) > MAX_LIST_ELEMENTS:
@@ -346,13 +346,17 @@ def _call_with_static_arrays(
     """
 
     def as_static(value: PyTree) -> PyTree:
-        return np.asarray(value) if type(value) is Array else value
+        return np.asarray(value) if _is_integer_array(value) else value
 
     changed = [
         as_static(value) if i in eager.static_positions else value for i, value in enumerate(args)
     ]
     named = {key: as_static(x) if key in eager.static else x for key, x in options.items()}
     return eager.public_function(*changed, **named)
+
+
+def _is_integer_array(value: PyTree) -> bool:
+    return type(value) is Array and value.dtype.kind in "iu"
 
 
 def _unhashable_error(
