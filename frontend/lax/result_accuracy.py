@@ -6,7 +6,7 @@ Each function has one implementation for each element type. Its largest error on
 
 from dataclasses import dataclass
 from enum import Enum
-from math import isfinite
+from math import inf, isfinite
 from numbers import Real
 from typing import TypeAlias
 
@@ -23,8 +23,8 @@ ERROR_BOUNDS_ULP = {
     "rsqrt": (1.5, 1.5),
 }  # fmt: skip
 """The largest errors of f32 and of f64, in units in the last place of the exact result."""
-_UP_TO_ONE = ("sin", "cos", "tanh", "logistic")
-"""Functions whose results have a magnitude of at most 1, which limits their absolute errors."""
+_LARGEST_RESULTS = dict.fromkeys(("sin", "cos", "tanh", "logistic"), 1.0)
+"""The largest magnitude of the results of functions that have one; it limits absolute errors."""
 _NARROW_BOUND_ULP = 0.51
 """The largest error of narrower floats, which are f32 results that are rounded once."""
 
@@ -86,8 +86,8 @@ def check_accuracy(name: str, type: TensorType, accuracy: Accuracy) -> None:
     bound = {"f32": single, "f64": double}.get(type.dtype, _NARROW_BOUND_ULP)
     # A unit in the last place is at most `epsilon` times the magnitude of a normal number.
     epsilon = 2.0 ** -DTYPE_INFO[type.dtype].mantissa_bits
-    absolute = accuracy.atol if name in _UP_TO_ONE else 0.0
-    if bound > accuracy.ulps and bound * epsilon > max(accuracy.rtol, absolute):
+    relative = max(accuracy.rtol, accuracy.atol / _LARGEST_RESULTS.get(name, inf))
+    if bound > accuracy.ulps and bound * epsilon > relative:
         raise ArgumentError(
             with_location(
                 f"{name} of {type} has errors of up to {bound} units in the last place (ulp), and "
