@@ -1,6 +1,7 @@
 """Passes between propagation and partitioning that change values, operations and functions."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -12,7 +13,7 @@ from shardir.passes.explain.explained_pipeline import ExplainedPipeline
 from shardir.passes.explain.explanation import explanation, find_value
 from shardir.passes.explain.order_sensitivity import order_sensitivity_of
 from shardir.passes.explain.propagated_program import PropagatedProgram, propagate_with_history
-from shardir.passes.pipeline import Pass
+from shardir.passes.pipeline import PASSES, Pass
 from shardir.text.parser import parse
 from shardir.text.printer import print_module
 from tests.passes.explain.programs import FRAGILE, program
@@ -27,6 +28,23 @@ class EditText(Pass, name="edit-text"):
 
     def __call__(self, module: Module) -> Module:
         return parse(re.sub(self.pattern, self.replacement, print_module(module)))
+
+
+class Refuse(Pass, name="refuse"):
+    def __call__(self, module: Module) -> Module:
+        raise PartitionError("this program cannot be partitioned")
+
+
+PASSES_OF_TESTS = {name: PASSES.pop(name) for name in ("edit-text", "refuse")}
+"""Other tests check all passes that are registered."""
+
+
+@pytest.fixture(autouse=True)
+def register_passes() -> Iterator[None]:
+    PASSES.update(PASSES_OF_TESTS)
+    yield
+    for name in PASSES_OF_TESTS:
+        del PASSES[name]
 
 
 def decide(text: str, pattern: str, replacement: str) -> PropagatedProgram:
@@ -79,11 +97,6 @@ def test_a_new_value_has_no_annotations() -> None:
     rows = {row.value: row for row in order_sensitivity_of(run).rows}
     assert {name: len(row.annotations) for name, row in rows.items()} == {"%p": 2, "%n": 0}
     assert (rows["%n"].lifo, rows["%n"].fifo) == ("f32[8@a]", "f32[8@b]")
-
-
-class Refuse(Pass, name="refuse"):
-    def __call__(self, module: Module) -> Module:
-        raise PartitionError("this program cannot be partitioned")
 
 
 def test_a_program_that_cannot_be_partitioned_is_explained_without_the_later_passes() -> None:
