@@ -60,6 +60,7 @@ SPECIAL_CASES = {
     "backends/gpu/vendored/triton_interpreter.py": "Triton's interpreter truncates f32 to bf16",
     "shardir/_imports/absent_names.py": "absent names of JAX that contain the name of a dtype",
     "shardir/interop/jax_shim/ignored_settings.py": "settings of JAX that name a dtype",
+    "frontend/numpy/tracer_helpers/product_precision.py": "names of precisions of JAX",
     "frontend/lax/scaled_dot.py": "operands with block scales are scaled in bf16, as in JAX",
     "frontend/profiling/machine_calibration.py": "the dtypes of the products that it measures",
     "backends/gpu/kernels/functions.py": "matrix units multiply f32 as the sum of three bf16",
