@@ -632,7 +632,7 @@ def test_the_inside_of_shard_map_is_not_typed() -> None:
     spec = P("x", None)
     assert types_of(sd.shard_map(shard, out_specs=spec), X) == "float32[8@x,16]"
     assert types_of(sd.shard_map(shard, in_specs=spec, out_specs=spec), X) == "float32[8@x,16]"
-    assert seen == ["float32[2,16]"] * 2
+    assert seen == ["float32[2,16]{V:x}"] * 2
     with pytest.raises(ShardingTypeError) as caught:
         types_of(sd.shard_map(shard, in_specs=P("y"), out_specs=P("y")), X)
     assert first_line(caught) == (
@@ -683,7 +683,7 @@ def test_a_partly_manual_function_keeps_the_other_axes() -> None:
 
     mapped = sd.shard_map(shard, axis_names={"x"}, in_specs=P("x"), out_specs=P("x"))
     assert types_of(mapped, XY) == "float32[8@x,16@y]"
-    assert seen == ["float32[2,16@y]"]
+    assert seen == ["float32[2,16@y]{V:x}"]
 
 
 def test_use_mesh_ends_with_its_block(mesh: sd.Mesh) -> None:
