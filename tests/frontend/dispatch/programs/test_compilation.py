@@ -56,7 +56,9 @@ def test_results_of_other_processes_are_not_searched_for_nan() -> None:
 def test_programs_of_other_devices_are_compiled_by_their_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    backend = SimpleNamespace(pipeline="dce", compile_for=lambda module, ids: (str(module), ids))
+    backend = SimpleNamespace(
+        pipeline="dce", compile_for=lambda module, ids, results: (str(module), ids)
+    )
     monkeypatch.setattr(compilation, "get_device_backend", {"gpu": backend}.__getitem__)
     chosen: Any = [SimpleNamespace(backend="gpu", id=id) for id in (3, 1)]
     program: Any = compilation.compile_module(MODULE, chosen)
