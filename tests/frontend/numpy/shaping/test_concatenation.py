@@ -222,3 +222,10 @@ def test_traced_counts_and_positions_out_of_range() -> None:
         numpy_result(run, lambda x: snp.delete(x, 9, 1), X)
     with pytest.raises(IndexError, match="insert: index 9 is out of bounds"):
         numpy_result(run, lambda x: snp.insert(x, 9, 1, 1), X)
+
+
+@pytest.mark.parametrize("reps", [0, 1, 2, (0, 2), (2, 0), (1, 3), (3, 1), (2, 1, 1), (0, 1, 1)])
+def test_tile_is_that_of_numpy(reps: int | tuple[int, ...]) -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(snp.tile(x, reps), np.tile(x, reps), strict=False)
+    assert snp.tile(x, reps).shape == np.tile(x, reps).shape
