@@ -81,7 +81,11 @@ def _stack_windows(
     counts = [max((n - size) // step + 1, 0) for n, size, step in spans]
     parts = []
     for position in product(*map(range, window)):
-        starts = [at * by for at, by in zip(position, dilation, strict=True)]
+        # Without a window along a dimension, the positions of a window can lie outside of it.
+        starts = [
+            at * by if count else 0
+            for at, by, count in zip(position, dilation, counts, strict=True)
+        ]
         stops = [
             start + (count - 1) * step + 1 if count else start
             for start, count, step in zip(starts, counts, strides, strict=True)

@@ -97,7 +97,9 @@ def reduce_window_rule(
             target = BufferView(
                 context.temporary(type.nbytes), 0, shape, row_major_strides(type, order), dtype
             )
-        phases.append(_window_phase(combine, x, target, d, sliding[d], context))
+        # Without elements along another dimension, windows of padding have an empty intermediate.
+        if target.size:
+            phases.append(_window_phase(combine, x, target, d, sliding[d], context))
         x = target
     return phases
 

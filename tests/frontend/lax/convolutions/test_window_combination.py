@@ -44,6 +44,13 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
         X, np.float32(0), lambda a, b: api.max(a, b) + 0, (2, 1), (1, 1), ((-1, 1), (2, -1))
     ),
     "empty": lambda api: api.reduce_window(X, np.float32(2), api.add, (5, 1)),
+    "too large": lambda api: api.reduce_window(X, np.float32(2), api.add, (9, 9)),
+    "empty operand": lambda api: api.reduce_window(
+        X[:, :0], np.float32(2), api.add, (2, 3), (1, 2), "SAME"
+    ),
+    "padding of an empty operand": lambda api: api.reduce_window(
+        X[:, :0], np.float32(0), api.add, (2, 2), (1, 2), ((1, 2), (0, 3))
+    ),
     "dilated same": lambda api: api.reduce_window(
         X, np.float32(0), api.add, (2, 2), (2, 1), "SAME", base_dilation=(2, 1)
     ),
