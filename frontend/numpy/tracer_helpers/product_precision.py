@@ -29,8 +29,9 @@ _NAMES = (
 
 def check_precision(precision: object) -> None:
     """Raise `ArgumentError` for an object that states no precision."""
-    parts = precision if isinstance(precision, (tuple, list)) else (precision,)
-    if len(parts) in (1, 2) and all(map(_is_precision, parts)):
+    is_pair = isinstance(precision, (tuple, list)) and len(precision) == 2
+    parts = precision if is_pair else (precision,)
+    if all(map(_is_precision, parts)):
         return
     raise ArgumentError(
         with_location(
@@ -42,4 +43,4 @@ def check_precision(precision: object) -> None:
 
 
 def _is_precision(part: object) -> bool:
-    return part is None or isinstance(part, Precision) or part in _NAMES
+    return part is None or isinstance(part, Precision) or (isinstance(part, str) and part in _NAMES)

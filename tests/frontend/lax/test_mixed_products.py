@@ -76,7 +76,11 @@ def test_precision_is_checked(product: Any) -> None:
     expected = np.asarray(product(None))
     for precision in ("highest", "bfloat16", lax.Precision.HIGH, ("high", "default")):
         np.testing.assert_array_equal(np.asarray(product(precision)), expected)
-    for wrong, text in (("hihgest", "'hihgest'"), (3, "3"), (("high",) * 3, "('high', 'high', ")):
+    wrong_values = (
+        ("hihgest", "'hihgest'"), (3, "3"), (("high",) * 3, "('high', 'high', "),
+        (("high",), "('high',)"), (np.ones(2), "float64[2]"),
+    )  # fmt: skip
+    for wrong, text in wrong_values:
         with pytest.raises(ArgumentError) as caught:
             product(wrong)
         assert f"precision is {text}" in str(caught.value)
