@@ -18,12 +18,13 @@ from dataclasses import replace
 from shardir import ops as specs
 from shardir.errors import PartitionError
 from shardir.ir.builder import Builder, UniqueNames, as_values, copy_op, substitute
-from shardir.ir.dtypes import COMPLEX, FLOATS, KEYS, TOKEN
+from shardir.ir.dtypes import DTYPE_INFO, FLOATS, KEYS, TOKEN
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Symbol
 from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.types import TensorType
+from shardir.op_rules.partitioning import identity_element
 from shardir.ops.opaque import opaque
 from shardir.passes.rewriting import (
     all_values,
@@ -134,15 +135,19 @@ def _run_on_device(op: Op, device: int, mesh: Mesh, names: UniqueNames) -> Op:
     local = {v: replace(v, sharding=None) for v in all_values(there.block((), ()))}
     done = [local[value] for value in there.ops[0].results]
     elsewhere = b.inner()
-    identities = [_identity(elsewhere, value.type) for value in op.results]
+    reductions = [_sending_reduction(value.type.dtype) for value in op.results]
+    identities = [
+        elsewhere.full(identity_element(reduction, value.type.dtype), value.type)
+        for reduction, value in zip(reductions, op.results, strict=True)
+    ]
     number = b.axis_index(axes=axes)
     place = b.constant(value=ids.index(device), result=number.type)
     branch = b.convert(b.eq(number, place), result=TensorType((), "i32"))
     blocks = (elsewhere.block((), identities), substitute(there.block((), done), local))
     partial = as_values(b.emit(specs.case, branch, blocks=blocks))
-    sums = [
-        b.all_reduce(value, axes=axes, op=Symbol("or" if value.type.dtype == "bool" else "add"))
-        for value in partial
+    received = [
+        b.all_reduce(value, axes=axes, op=Symbol(reduction))
+        for reduction, value in zip(reductions, partial, strict=True)
     ]
     return Op(
         specs.manual_computation,
@@ -153,17 +158,17 @@ def _run_on_device(op: Op, device: int, mesh: Mesh, names: UniqueNames) -> Op:
             "in_axes": tuple(((),) * value.type.rank for value in captured),
             "out_axes": tuple(((),) * value.type.rank for value in op.results),
         },
-        (b.block(params, sums),),
+        (b.block(params, received),),
         op.loc,
         b.why,
     )
 
 
-def _identity(b: Builder, type: TensorType) -> Value:
-    """Return a tensor that changes no value that it is added to; 0.0 would change -0.0."""
-    if type.dtype == "bool":
-        return b.full(False, type)
-    return b.full(-0.0 if type.dtype in (*FLOATS, *COMPLEX) else 0, type)
+def _sending_reduction(dtype: str) -> str:
+    """Return a reduction of one tensor and identity elements that keeps all elements."""
+    if dtype == "bool":
+        return "or"
+    return "max" if dtype in FLOATS and not DTYPE_INFO[dtype].has_zero else "add"
 
 
 def rebuild_global_programs(

@@ -1,12 +1,14 @@
 """Values on single devices of a program's mesh."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 
 from shardir.errors import PartitionError
 from shardir.interpret.interpreter import run
+from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, KEYS
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pipeline
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
@@ -58,6 +60,31 @@ def test_one_device_runs_an_opaque_operation(pipeline: str, devices: str, place:
     np.testing.assert_allclose(both, np.sin(a) + a, rtol=1e-6)
     np.testing.assert_allclose(negated, -np.sin(a), rtol=1e-6)
     np.testing.assert_array_equal(np.signbit(negated[:3]), ~np.signbit(np.sin(a[:3])))
+
+
+@pytest.mark.parametrize("dtype", [name for name in DTYPE_INFO if name not in KEYS])
+def test_the_other_devices_receive_all_elements(dtype: str) -> None:
+    text = f"""\
+mesh @m = [x=2]
+mesh @one = [] devices=[1]
+
+func @main(%a: {dtype}[6@x]) -> ({dtype}[6@x]) {{
+  %0 = {OPAQUE} : {dtype}[6@-] on @one
+  return %0
+}}
+"""
+    module = Pipeline.parse(DEFAULT_PIPELINE)(parse(text))
+    assert str(module).count("opaque(") == 1
+    copied = parse(re.sub(r"opaque\((%[\w.]+), [^)]*\)", r"reshape(\1)", str(module)))
+    if dtype in COMPLEX:
+        values: Any = [0.0, -0.0, complex(-0.0, -0.0), complex(0.0, -0.0), np.inf, np.nan]
+    elif dtype in FLOATS:
+        values = [0.0, -0.0, 1.0, 2.0, np.inf, np.nan]
+    else:
+        values = [0, 1, 1, 0, 1, 0]
+    a = np.array(values).astype(DTYPE_INFO[dtype].numpy)
+    (found,) = run(copied, [a])
+    np.testing.assert_array_equal(np.asarray(found).view(np.uint8), a.view(np.uint8))
 
 
 def test_the_text_for_xla_runs_an_operation_on_the_device_with_this_number() -> None:
