@@ -29,9 +29,8 @@ _NAMES = (
 
 def check_precision(precision: object) -> None:
     """Raise `ArgumentError` for an object that states no precision."""
-    is_pair = isinstance(precision, (tuple, list)) and len(precision) == 2
-    parts = precision if is_pair else (precision,)
-    if all(map(_is_precision, parts)):
+    parts = precision if isinstance(precision, (tuple, list)) else (precision, precision)
+    if len(parts) == 2 and all(map(_is_precision, parts)):
         return
     raise ArgumentError(
         with_location(
