@@ -1,7 +1,8 @@
 """Rules of gathers, scatters and window reductions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypedDict
 
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.interop.primitive_rules.registry import (
@@ -11,11 +12,12 @@ from shardir.frontend.interop.primitive_rules.registry import (
     register_rule,
 )
 from shardir.frontend.lax import data_movement, elementwise, gather_scatter
+from shardir.frontend.lax.convolutions.window_combination import combine_windows
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.linear_transpose import linear_transpose
-from shardir.ir.operation import Attr, Symbol
+from shardir.ir.operation import Symbol
 
 
 def _out_of_bounds_mode(mode: object) -> str:
@@ -76,8 +78,18 @@ def _apply_scatter_sub(equation: Equation) -> RuleResult:
     return RULES["scatter-add"](replace(equation, operands=[x, indices, elementwise.neg(updates)]))
 
 
-def _window_attributes(equation: Equation, rank: int) -> dict[str, Attr]:
-    """Return the window parameters as attributes of an operation."""
+class WindowParameters(TypedDict):
+    """The parameters of windows, by the names of the attributes of operations."""
+
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    base_dilation: tuple[int, ...]
+    window_dilation: tuple[int, ...]
+
+
+def _window_parameters(equation: Equation, rank: int) -> WindowParameters:
+    """Return the window parameters of an equation."""
     params, ones = equation.params, (1,) * rank
     return {
         "window": tuple(params["window_dimensions"]),
@@ -91,7 +103,7 @@ def _window_attributes(equation: Equation, rank: int) -> dict[str, Attr]:
 def _register_window_reduction(name: str, op: str) -> None:
     def window(equation: Equation) -> Tracer:
         (x,) = equation.tracers
-        return emit("reduce_window", x, op=Symbol(op), **_window_attributes(equation, x.ndim))
+        return emit("reduce_window", x, op=Symbol(op), **_window_parameters(equation, x.ndim))
 
     register_rule(name)(window)
 
@@ -102,24 +114,31 @@ _register_window_reduction("reduce_window_min", "min")
 
 
 @register_rule("reduce_window")
-def _apply_reduce_window(equation: Equation) -> Tracer:
-    """Emit a window reduction by a multiplication; refuse other functions."""
-    x, init = equation.tracers
-    body = equation.params["jaxpr"]
-    body = getattr(body, "jaxpr", body)
-    if [each.primitive.name for each in body.eqns] != ["mul"]:
-        raise equation.unsupported_form_error(
-            "a function of its own", "use one of add, mul, max and min"
-        )
-    result = emit("reduce_window", x, op=Symbol("mul"), **_window_attributes(equation, x.ndim))
-    return elementwise.mul(result, data_movement.broadcast_in_dim(init, result.shape, ()))
+def _apply_reduce_window(equation: Equation) -> RuleResult:
+    """Emit a window reduction by a function that JAX traced, a product as one operation."""
+    count = len(equation.results)
+    arrays, firsts = equation.tracers[:count], equation.tracers[count:]
+    rank, body, consts = arrays[0].ndim, equation.params["jaxpr"], equation.params["consts"]
+    if [each.primitive.name for each in body.eqns] == ["mul"]:
+        (product,) = body.eqns
+        takes_both = {*map(id, product.invars)} == {*map(id, body.invars)}
+        if takes_both and product.outvars == body.outvars:
+            windows = _window_parameters(equation, rank)
+            result = emit("reduce_window", arrays[0], op=Symbol("mul"), **windows)
+            initial = data_movement.broadcast_in_dim(firsts[0], result.shape, ())
+            return elementwise.mul(result, initial)
+
+    def combine(first: Sequence[Tracer], second: Sequence[Tracer]) -> tuple[Tracer, ...]:
+        return tuple(equation.reader.read_open(body, consts, [*first, *second]))
+
+    return combine_windows(combine, arrays, firsts, **_window_parameters(equation, rank))
 
 
 def _emit_select_and_scatter(equation: Equation, x: Tracer, source: Tracer) -> Tracer:
     """Select one element of `source` per window, added where the window has its extreme."""
     op = {"ge": "max", "le": "min"}[equation.params["select_prim"].name]
     return emit(
-        "select_and_scatter", x, source, op=Symbol(op), **_window_attributes(equation, x.ndim)
+        "select_and_scatter", x, source, op=Symbol(op), **_window_parameters(equation, x.ndim)
     )
 
 

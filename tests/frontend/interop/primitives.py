@@ -361,6 +361,31 @@ program(
     X,
     smooth=False,
 )
+program(
+    "a sum from another start in windows",
+    lambda x: lax.reduce_window(x, 3.0, lax.add, (2, 2), (1, 2), "SAME"),
+    X,
+    smooth=False,
+)
+program(
+    "windows of two arrays",
+    lambda x: lax.reduce_window(
+        (x, 2 * x),
+        (jnp.float32(-jnp.inf), jnp.float32(1)),
+        lambda a, b: (jnp.maximum(a[0], b[0]), a[1] * b[1]),
+        (2, 2),
+        (1, 2),
+        ((1, 0), (0, 1)),
+    ),
+    X,
+    smooth=False,
+)
+program(
+    "windows of a larger product",
+    lambda x: lax.reduce_window(x, 0.0, lambda a, b: a + b + a * b, (1, 2), (1, 2), "VALID"),
+    X,
+    smooth=False,
+)
 program("layouts and likes", lambda x, y: jax.experimental.shard_alike.shard_alike(x, y), X, Y)
 
 ODD = np.array([np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1.5, -1.5], "float32")
