@@ -28,6 +28,8 @@ RETRY_SECONDS = 0.05
 """Interval between attempts to connect to process 0, which may start later."""
 HELLO_SECONDS = 5.0
 """Time in which a new connection must send its token."""
+REFUSAL_SECONDS = 2.0
+"""Time in which process 0 refuses the processes that report after it has found a contradiction."""
 MAX_LINE_BYTES = 1 << 12
 """Limit of a line of JSON, against programs that are no part of the job."""
 
@@ -119,7 +121,9 @@ class _Listener:
         streams: dict[int, socket.socket] = {}
         with _Reception(self._sockets, address.token) as reception:
             while missing := expected - streams.keys():
-                stream, hello = reception.next_hello(end, missing)
+                if (received := reception.next_hello(end)) is None:
+                    raise _timeout_error(missing)
+                stream, hello = received
                 rank = hello.get("rank")
                 if isinstance(rank, int) and rank in missing:
                     streams[rank] = stream
@@ -149,11 +153,12 @@ def _collect_addresses(
         reception = stack.enter_context(_Reception([server], address.token))
         streams: list[socket.socket] = []
         while missing := set(range(address.size)) - addresses.keys():
-            stream, hello = reception.next_hello(end, missing)
+            if (received := reception.next_hello(end)) is None:
+                raise _timeout_error(missing)
+            stream, hello = received
             streams.append(stack.enter_context(stream))
             if error_text := _rank_error(hello, address, addresses):
-                for each in streams:
-                    _send_line(each, {"error": error_text})
+                _refuse_processes(reception, streams, address.size - 1, error_text, end)
                 raise DistributedError(error_text)
             try:
                 addresses[int(str(hello["rank"]))] = ListenerAddress(
@@ -167,6 +172,39 @@ def _collect_addresses(
         for stream in streams:
             _send_line(stream, table)
     return addresses
+
+
+def _refuse_processes(
+    reception: "_Reception",
+    streams: Sequence[socket.socket],
+    count: int,
+    error_text: str,
+    end: float,
+) -> None:
+    """Send an error to the processes that have reported, and to those that report soon, up to
+    `count`.
+
+    A process that finds no listener at the address of the coordinator retries until its time limit,
+    since process 0 may start later.
+    """
+    for stream in streams:
+        _send_line(stream, {"error": error_text})
+    end = min(end, time.monotonic() + REFUSAL_SECONDS)
+    for _ in range(count - len(streams)):
+        if (received := reception.next_hello(end)) is None:
+            return
+        with received[0] as stream:
+            _send_line(stream, {"error": error_text})
+
+
+def _timeout_error(missing: set[int]) -> DistributedError:
+    names = ", ".join(map(str, sorted(missing)[:8])) + (", ..." if len(missing) > 8 else "")
+    word = "process" if len(missing) == 1 else "processes"
+    return DistributedError(
+        f"distributed.initialize() timed out, waiting for {word} {names}; every process of "
+        "the job must call it; if they need longer until then, set SHARDIR_COMM_TIMEOUT to "
+        "more seconds"
+    )
 
 
 def _rank_error(
@@ -306,9 +344,8 @@ class _Reception:
             self._remove(stream).close()
         self._stack.close()
 
-    def next_hello(self, end: float, missing: set[int]) -> tuple[socket.socket, dict[str, object]]:
-        """Return the next connection of the job and its line; raise `DistributedError` after the
-        time limit."""
+    def next_hello(self, end: float) -> tuple[socket.socket, dict[str, object]] | None:
+        """Return the next connection of the job and its line; None after the time limit."""
         while (now := time.monotonic()) < end:
             for stream in [each for each, limit in self._ends.items() if limit < now]:
                 self._remove(stream).close()
@@ -319,13 +356,7 @@ class _Reception:
                     self._accept(source)
                 elif (hello := self._read(source)) is not None:
                     return source, hello
-        names = ", ".join(map(str, sorted(missing)[:8])) + (", ..." if len(missing) > 8 else "")
-        word = "process" if len(missing) == 1 else "processes"
-        raise DistributedError(
-            f"distributed.initialize() timed out, waiting for {word} {names}; every process of "
-            "the job must call it; if they need longer until then, set SHARDIR_COMM_TIMEOUT to "
-            "more seconds"
-        )
+        return None
 
     def _accept(self, server: socket.socket) -> None:
         with suppress(BlockingIOError, ConnectionError):  # The other program may have ended.

@@ -15,6 +15,7 @@ from shardir.backends.distributed.sockets.socket_communicator import SocketCommu
 from shardir.errors import DistributedError
 from shardir.frontend.cli.process_launcher import find_free_port
 
+RENDEZVOUS = "shardir.backends.distributed.sockets.rendezvous"
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 60
 IMPATIENCE_SECONDS = 1
@@ -79,7 +80,7 @@ def test_a_process_with_another_token_does_not_join() -> None:
 
 
 def test_other_programs_do_not_delay_the_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardir.backends.distributed.sockets.rendezvous.HELLO_SECONDS", 3600)
+    monkeypatch.setattr(f"{RENDEZVOUS}.HELLO_SECONDS", 3600)
     port = find_free_port()
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(join, JobAddress(HOST, port, "t", 2, 0), PATIENCE_SECONDS)
@@ -144,12 +145,38 @@ def test_loopback_addresses(host: str, is_loopback: bool) -> None:
     ],
 )  # fmt: skip
 def test_processes_that_contradict_each_other_do_not_join(
-    size: int, rank: int, message: str
+    size: int, rank: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(f"{RENDEZVOUS}.REFUSAL_SECONDS", PATIENCE_SECONDS)
     port = find_free_port()
     addresses = [JobAddress(HOST, port, "t", 3, each) for each in range(2)]
-    first, _, _ = join_all([*addresses, JobAddress(HOST, port, "t", size, rank)], PATIENCE_SECONDS)
-    assert first == message
+    addresses.append(JobAddress(HOST, port, "t", size, rank))
+    assert join_all(addresses, PATIENCE_SECONDS) == [message] * 3
+
+
+CONTRADICTION = "process_id is 7; it must be from 0 to 2"
+
+
+def test_a_process_that_reports_after_a_contradiction_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{RENDEZVOUS}.REFUSAL_SECONDS", PATIENCE_SECONDS)
+    port = find_free_port()
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(join_all, [JobAddress(HOST, port, "t", 3, 0)], PATIENCE_SECONDS)
+        for rank in (7, 1):
+            texts = join_all([JobAddress(HOST, port, "t", 3, rank)], PATIENCE_SECONDS)
+            assert texts == [CONTRADICTION]
+        assert first.result() == [CONTRADICTION]
+
+
+def test_a_contradiction_ends_the_wait_for_processes_that_do_not_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{RENDEZVOUS}.REFUSAL_SECONDS", 0.1)
+    port = find_free_port()
+    addresses = [JobAddress(HOST, port, "t", 3, rank) for rank in (0, 7)]
+    assert join_all(addresses, PATIENCE_SECONDS) == [CONTRADICTION] * 2
 
 
 def test_a_port_in_use_is_an_error() -> None:
