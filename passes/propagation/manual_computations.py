@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from shardir import ops
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
-from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding
+from shardir.ir.sharding import Axes, Axis, DimSharding, Sharding, has_axis
 from shardir.ops.control_flow.manual_computation import ManualDimAxes
 from shardir.passes.propagation.finish import sharding_axes
 
@@ -159,12 +159,15 @@ def state_boundary_shardings(
 
 def _mesh(op: Op, stated: list[Sharding], meshes: Mapping[str, Mesh]) -> Mesh:
     """Return the mesh of a manual computation: that of its shardings, else the first with its
-    axes."""
+    axes, which other meshes may have with other sizes."""
     if stated:
         return meshes[stated[0].mesh]
-    names = {axis.name for axis in op.attrs["axes"]}
-    fits = (m for m in meshes.values() if not m.is_maximal and names <= m.sizes.keys())
-    return next(fits)
+    axes = op.attrs["axes"]
+    return next(
+        mesh
+        for mesh in meshes.values()
+        if not mesh.is_maximal and all(has_axis(axis, mesh) for axis in axes)
+    )
 
 
 def _in_order(axes: Axes, mesh: Mesh) -> Axes:

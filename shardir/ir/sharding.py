@@ -78,6 +78,22 @@ def sub_axis_fault(axis: Axis, mesh: Mesh) -> str | None:
     )
 
 
+def has_axis(axis: Axis, mesh: Mesh) -> bool:
+    """Return whether the mesh has the axis or sub-axis."""
+    return axis.name in mesh.sizes and sub_axis_fault(axis, mesh) is None
+
+
+def find_mesh_of_axis(axis: Axis, meshes: Iterable[Mesh]) -> Mesh | None:
+    """Return the first mesh that has the axis or sub-axis; without one, the first mesh that has an
+    axis of its name.
+
+    Axes of several meshes may have the same name and different sizes.
+    """
+    named = [mesh for mesh in meshes if axis.name in mesh.sizes]
+    holding = (mesh for mesh in named if has_axis(axis, mesh))
+    return next(holding, named[0] if named else None)
+
+
 Axes = tuple[Axis, ...]
 
 

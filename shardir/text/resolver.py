@@ -15,6 +15,7 @@ from shardir.ir.sharding import (
     Axis,
     DimSharding,
     Sharding,
+    find_mesh_of_axis,
     missing_axis_fault,
     sub_axis_fault,
 )
@@ -163,10 +164,17 @@ class SyntaxResolver:
 
     def _axis(self, written: syntax.AxisSyntax, mesh: Mesh | None, base: int = 0) -> Axis:
         """Return an axis of a mesh; without a mesh, of the first mesh that has an axis of this
-        name.
+        name, or a sub-axis of the first mesh that has it.
         """
         name, fail = self.word(written.name, base), self.source.fail
-        mesh = mesh or find_mesh_with_axis(name, tuple(self.meshes.values()))
+        part = None
+        if written.pre is not None and written.size is not None:
+            part = Axis(name, self.integer(written.pre, base), self.integer(written.size, base))
+        meshes = tuple(self.meshes.values())
+        if mesh is None and part is not None:
+            mesh = find_mesh_of_axis(part, meshes)
+        elif mesh is None:
+            mesh = find_mesh_with_axis(name, meshes)
         if mesh is None:
             axis_names = [axis for m in self.meshes.values() for axis in m.sizes]
             hint = suggest_name(name, axis_names) or (
@@ -175,12 +183,11 @@ class SyntaxResolver:
             raise fail(f"no mesh has an axis called {name!r}; {hint}", written.name, base)
         if fault := missing_axis_fault(name, mesh):
             raise fail(fault, written.name, base)
-        if written.pre is None or written.size is None:
+        if part is None:
             return Axis.full(name, mesh)
-        axis = Axis(name, self.integer(written.pre, base), self.integer(written.size, base))
-        if fault := sub_axis_fault(axis, mesh):
+        if fault := sub_axis_fault(part, mesh):
             raise fail(fault, written.name, base)
-        return axis
+        return part
 
     def resolve_attr(self, key: str, written: syntax.AttrSyntax) -> Attr:
         """Return the value of an attribute; `key` decides whether words are symbols or axes."""

@@ -13,7 +13,7 @@ from shardir.ir.builder import infer_types
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, Value
 from shardir.ir.operation import Attr
-from shardir.ir.sharding import Axes, Axis, Sharding
+from shardir.ir.sharding import Axes, Axis, Sharding, has_axis, missing_axis_fault
 from shardir.ir.signature import check_call
 from shardir.ir.types import TensorType
 from shardir.ops.communication.async_collectives import find_start_misuses
@@ -162,21 +162,36 @@ class _FunctionChecker:
                     "attrs",
                     attr,
                 )
+        self.check_one_mesh_has_manual_axes(op, attr)
         for i, value in enumerate(op.results):
             mesh = self.meshes.get(value.sharding.mesh) if value.sharding is not None else None
             if mesh is None or mesh.is_maximal:
                 continue
             for axis in mesh_axes(op.attrs.get("axes")):
-                if axis.name not in mesh.sizes:
+                if not has_axis(axis, mesh):
+                    name = self.format_axis(axis) if axis.name in mesh.sizes else repr(axis.name)
                     self.found.add_at_op(
                         f"the sharding of {self.found.name_of(value)} is on the mesh "
-                        f"@{mesh.name}, which lacks the manual axis {axis.name!r}",
+                        f"@{mesh.name}, which lacks the manual axis {name}",
                         op, "types", i, value,
                     )  # fmt: skip
         self.check_no_partial_values(op)
         self.manual.append(op)
         self.check_isolated_blocks(op, "so that in_axes state how it is sharded")
         self.manual.pop()
+
+    def check_one_mesh_has_manual_axes(self, op: Op, attr: int) -> None:
+        """Check that one mesh has all axes of a manual computation, each of which some mesh has."""
+        axes = tuple(mesh_axes(op.attrs.get("axes")))
+        meshes = self.meshes.values()
+        if any(all(has_axis(axis, mesh) for axis in axes) for mesh in meshes):
+            return
+        if all(any(has_axis(axis, mesh) for mesh in meshes) for axis in axes):
+            names = ", ".join(map(self.format_axis, axes))
+            self.found.add_at_op(
+                f"no mesh has all axes of manual_computation ({names}); it runs on one mesh",
+                op, "attrs", attr,
+            )  # fmt: skip
 
     def check_isolated_blocks(self, op: Op, purpose: str) -> None:
         """Check blocks that must not use values of the blocks around them."""
@@ -281,11 +296,30 @@ class _FunctionChecker:
     def find_axis_faults(self, attr: Attr) -> Iterator[str]:
         """Yield a message for each mesh axis in an attribute that does not exist."""
         for axis in mesh_axes(attr):
-            mesh = find_mesh_with_axis(axis.name, tuple(self.meshes.values()))
-            if mesh is None:
-                yield f"no mesh has an axis called {axis.name!r}"
-            else:
-                yield from find_axis_faults(axis, mesh)
+            faults = [
+                list(find_axis_faults(axis, mesh))
+                for mesh in self.axis_meshes
+                if axis.name in mesh.sizes
+            ]
+            if not faults:
+                yield self.find_missing_axis_fault(axis.name)
+            elif all(faults):
+                yield from faults[0]
+
+    def find_missing_axis_fault(self, name: str) -> str:
+        if any(name in mesh.sizes for mesh in self.meshes.values()):
+            return missing_axis_fault(name, self.axis_meshes[0]) or ""
+        return f"no mesh has an axis called {name!r}"
+
+    @cached_property
+    def axis_meshes(self) -> tuple[Mesh, ...]:
+        """The meshes whose axes the attributes of the function may name: the mesh of a per-device
+        function, if its parameters or results state it, and otherwise all.
+        """
+        spmd = self.function.spmd
+        outer = (*spmd.params, *spmd.results) if spmd else ()
+        names = {each.sharding.mesh for each in outer if each.sharding.mesh in self.meshes}
+        return tuple(mesh for mesh in self.meshes.values() if not names or mesh.name in names)
 
     def explain_invisible(self, value: Value) -> str:
         """Return the reason why a value cannot be used at this position."""

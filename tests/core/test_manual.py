@@ -147,3 +147,83 @@ def test_mismatched_shardings_are_errors(old: str, new: str, says: str) -> None:
 )  # fmt: skip
 def test_the_verifier_checks_local_types(text: str, old: str, new: str, says: str) -> None:
     assert [fault.message for fault in find_faults(parse(text.replace(old, new, 1)))] == [says]
+
+
+MESHES_WITH_EQUAL_NAMES = """\
+mesh @a = [x=2, y=4]
+mesh @b = [y=3, z=2]
+
+func @f(
+  %a: f32[6] on @b,
+) -> (f32[6]) {
+  %r = manual_computation(%a, axes=[y:(1)3], in_axes=[[[y:(1)3]]], out_axes=HOW) : f32[6@y] on @b {
+    (%p: f32[2@z] on @b) =>
+    %s = all-reduce(%p, axes=[y:(1)3], op=add) : f32[2]
+    yield %s
+  }
+  return %r
+}
+""".replace("HOW", "[[[y:(1)3]]]")
+
+
+def test_an_axis_of_a_second_mesh_may_have_the_name_of_an_axis_of_the_first() -> None:
+    module = parse(MESHES_WITH_EQUAL_NAMES)
+    verify(module)
+    assert are_equal(parse(str(module)), module)
+    assert str(module) == MESHES_WITH_EQUAL_NAMES
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "f32[6@y] on @b",
+            "f32[6] on @a",
+            ["the sharding of %r is on the mesh @a, which lacks the manual axis y:(1)3"],
+        ),
+        (
+            "axes=[y:(1)3], in",
+            "axes=[y:(1)3, x], in",
+            [
+                "no mesh has all axes of manual_computation (y:(1)3, x); it runs on one mesh",
+                "the sharding of %r is on the mesh @b, which lacks the manual axis 'x'",
+            ],
+        ),
+    ],
+)
+def test_the_verifier_compares_manual_axes_with_their_mesh(
+    old: str, new: str, says: list[str]
+) -> None:
+    text = MESHES_WITH_EQUAL_NAMES.replace(old, new, 1)
+    assert [fault.message for fault in find_faults(parse(text))] == says
+
+
+SPMD_ON_A_SECOND_MESH = """\
+mesh @a = [x=2, y=4]
+mesh @b = [y=3, z=2]
+
+spmd func @f(
+  %x: f32[2] of f32[6@y] on @b,
+) -> (f32[2] of f32[2@-] on @b) {
+  %s = all-reduce(%x, axes=[y:(1)3], op=add) : f32[2]
+  return %s
+}
+"""
+
+
+def test_the_axes_of_a_per_device_function_are_those_of_its_mesh() -> None:
+    module = parse(SPMD_ON_A_SECOND_MESH)
+    verify(module)
+    assert str(module) == SPMD_ON_A_SECOND_MESH
+
+
+@pytest.mark.parametrize(
+    ("axis", "says"),
+    [
+        ("y", "axis 'y' of size 3 has no sub-axis (1)4; 1 * 4 must divide 3"),
+        ("x", "mesh @b has no axis called 'x'; it has y, z"),
+    ],
+)
+def test_a_collective_along_an_axis_of_another_mesh_is_a_fault(axis: str, says: str) -> None:
+    text = SPMD_ON_A_SECOND_MESH.replace("y:(1)3", axis)
+    assert [fault.message for fault in find_faults(parse(text))] == [says]

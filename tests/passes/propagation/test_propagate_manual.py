@@ -219,6 +219,8 @@ def test_a_group_may_shard_a_result_over_free_axes() -> None:
         # The first mesh of several devices that has the manual axes.
         ("", "f32[8]", "a"),
         ("x", "f32[8]", "b"),
+        # The axis of this size.
+        ("y:(1)3", "f32[8]", "d"),
         # That of a stated sharding.
         ("x", "f32[8] on @c", "c"),
     ],
@@ -231,6 +233,7 @@ mesh @single = [] devices=[0]
 mesh @a = [y=2]
 mesh @b = [x=2]
 mesh @c = [x=2, y=4]
+mesh @d = [y=3]
 
 func @f(
   %a: f32[8],
