@@ -6,10 +6,13 @@ pytest.importorskip("jaxlib")
 
 from shardir.ir.module import Module
 from shardir.passes import Propagate
+from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
+from shardir.verify.verifier import verify
 from tests.shardy.compare import agrees, disagreements
 from tests.shardy.fuzz import drawn
 from tests.shardy.oracle import NoAnswer, number_ops, ours, run, whole_is_nothing
+from tests.shardy.random_programs.calls import text_of
 from tests.shardy.random_programs.program_builder import Options
 from tests.shardy.random_programs.programs import program
 
@@ -217,3 +220,8 @@ def test_some_programs_depend_on_the_order_of_the_work_list() -> None:
         for m in modules
     )
     assert different > COUNT // 20
+
+
+def test_random_programs_call_no_function_that_states_manual_axes_of_the_caller() -> None:
+    # In this program, a manual computation would call such a function, which Shardy refuses, too.
+    verify(read(text_of(drawn(54_100_170))))

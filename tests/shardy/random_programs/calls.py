@@ -11,8 +11,10 @@ from typing import Any
 from shardir import ops as ops  # declares the operations
 from shardir.frontend.random_programs.reduction import remove_dead_operations
 from shardir.ir.module import Function, Module, Value
+from shardir.passes.rewriting import all_values
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.writing.attributes import format_tensor
+from shardir.verify.verifier import mesh_axes
 from tests.shardy.random_programs.program_builder import ProgramBuilder
 
 CALL = "func.call"
@@ -28,8 +30,8 @@ def call(m: ProgramBuilder) -> Any:
     if m.chance(0.25):
         function, operands = _function(m, constant=True)
         m.functions.append(function)
-    elif m.functions and m.chance(0.4):
-        function = m.random.choice(m.functions)
+    elif (callable_here := [f for f in m.functions if not _uses_axes(m, f)]) and m.chance(0.4):
+        function = m.random.choice(callable_here)
         params = function.body.params
         operands = [m.like(p.type.shape) if p.type.dtype == "f32" and p.type.rank
                     else _argument(m, p) for p in params]  # fmt: skip
@@ -84,6 +86,25 @@ def _function(m: ProgramBuilder, *, constant: bool = False) -> tuple[Function, l
     body = replace(body, params=tuple(kept))
     results = tuple(m.sharding(v.type.shape) if m.chance(0.2) else None for v in returns)
     return Function(m.names.fresh("f"), body, results), [passed[p] for p in kept]
+
+
+def _uses_axes(m: ProgramBuilder, function: Function) -> bool:
+    """Return whether a function or one that it calls states axes that are manual in the caller,
+    where values are local along them.
+    """
+    if not m.local:
+        return False
+    stated = [v.sharding for v in all_values(function.body)] + [*function.result_shardings]
+    names = {axis.name for s in stated if s for axis in (*s.used_axes(), *s.replicated)}
+    names |= {a.name for op in function.body.walk() for a in mesh_axes(op.attrs.get("axes"))}
+    called = {
+        op.attrs["head"].split("@")[1].split("(")[0]
+        for op in function.body.walk()
+        if op.name == "opaque" and op.attrs["operation"] == CALL
+    }
+    return not names.isdisjoint(m.local) or any(
+        _uses_axes(m, other) for other in m.functions if other.name in called
+    )
 
 
 def _argument(m: ProgramBuilder, param: Value) -> Value:
