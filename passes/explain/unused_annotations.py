@@ -73,7 +73,7 @@ class AnnotationTrial:
         self.steppers = program.steppers
         self.prepared = program.function(name)
         self.state = program.initial_state(name)
-        self.close = propagate.sharding_writer(self.steppers.shardings, program.module.meshes[0])
+        self.close = propagate.sharding_writer(self.steppers.shardings, self.prepared)
 
     def start(self) -> None:
         """Propagate once, and prepare the lookups."""

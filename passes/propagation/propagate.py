@@ -113,8 +113,7 @@ class Propagate(Pass, name="propagate"):
         return self.run(module, record), record
 
     def run(self, module: Module, record: PropagationRecord | None) -> Module:
-        meshes = [mesh for mesh in module.meshes if not mesh.is_maximal]
-        if not meshes:
+        if all(mesh.is_maximal for mesh in module.meshes):
             return module
         rules = rules_in_force()
         module = rules.bind(module)
@@ -124,7 +123,7 @@ class Propagate(Pass, name="propagate"):
         functions = tuple(
             function
             if function.spmd
-            else self.propagate_function(function, meshes[0], steppers, rules, record)
+            else self.propagate_function(function, steppers, rules, record)
             for function in module.functions
         )
         return replace(module, functions=functions)
@@ -132,12 +131,11 @@ class Propagate(Pass, name="propagate"):
     def propagate_function(
         self,
         function: Function,
-        mesh: Mesh,
         steppers: StepperTable,
         rules: RuleSet,
         record: PropagationRecord | None,
     ) -> Function:
-        """Propagate in one function; values without any known sharding are unsharded on `mesh`."""
+        """Propagate in one function."""
         prepared = self.prepare_function(function, steppers, rules)
         draft, network, stated, bridges = (
             prepared.draft, prepared.network, prepared.stated, prepared.bridges
@@ -157,7 +155,7 @@ class Propagate(Pass, name="propagate"):
             {value: bridge for value, bridge in bridges.items() if not bridge.inwards},
             lambda value: steppers.shardings[state.cells[network.cells[value]]],
         )
-        close = self.sharding_writer(steppers.shardings, mesh)
+        close = self.sharding_writer(steppers.shardings, prepared)
         borders = dict.fromkeys(bridges, BoundaryKind.MANUAL)
         borders |= dict.fromkeys(function.body.params, BoundaryKind.FUNCTION)
         new = {
@@ -233,8 +231,11 @@ class Propagate(Pass, name="propagate"):
             watch=watch,
         )
 
-    def sharding_writer(self, shardings: ShardingTable, mesh: Mesh) -> ShardingWriter:
+    def sharding_writer(
+        self, shardings: ShardingTable, prepared: "PreparedFunction"
+    ) -> ShardingWriter:
         """Return the function from sharding numbers to the shardings that are written."""
+        mesh = mesh_of_unsharded_values(prepared, shardings.meshes)
 
         @cache
         def close(
@@ -273,6 +274,16 @@ class PreparedFunction:
     bridges: Mapping[Value, BoundaryConversion]
     groups: Sequence[ShardingGroup]
     annotation_sources: AnnotationSources
+
+
+def mesh_of_unsharded_values(prepared: PreparedFunction, meshes: Mapping[str, Mesh]) -> Mesh:
+    """Return the mesh of values without a known sharding: that of all stated shardings of the
+    function, else the first of several devices.
+    """
+    stated = (*prepared.stated.values(), *prepared.draft.function.result_shardings)
+    names = {each.mesh for each in stated if each and not meshes[each.mesh].is_maximal}
+    several = (mesh for mesh in meshes.values() if not mesh.is_maximal)
+    return meshes[names.pop()] if len(names) == 1 else next(several)
 
 
 def edge_owners(draft: FunctionDraft) -> dict[Value, Value]:

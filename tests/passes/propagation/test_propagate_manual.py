@@ -213,6 +213,38 @@ def test_a_group_may_shard_a_result_over_free_axes() -> None:
     assert types_by_name(said.replace("8@x?", "8@y"))["r"] == "f32[8@y, 8@-]"
 
 
+def test_values_without_a_sharding_are_on_the_mesh_of_the_function() -> None:
+    module = propagate("""\
+mesh @single = [] devices=[0]
+mesh @a = [x=2]
+mesh @b = [x=4]
+
+func @f(
+  %a: f32[8@x] on @b,
+  %s: f32[4],
+) -> (f32[8], f32[4]) {
+  %r = neg(%a) : f32[8]
+  %t = neg(%s) : f32[4] on @single
+  %u = neg(%s) : f32[4]
+  %v = add(%t, %u) : f32[4]
+  return %r, %v
+}
+
+func @g(
+  %c: f32[8@x] on @b,
+  %d: f32[8@x] on @a,
+  %e: f32[4],
+) -> (f32[4]) {
+  return %e
+}
+""")
+    used, mixed = (
+        [p.sharding and p.sharding.mesh for p in f.body.params] for f in module.functions
+    )
+    assert used == ["b", "b"]
+    assert mixed == ["b", "a", "a"]
+
+
 @pytest.mark.parametrize(
     ("axes", "stated", "mesh"),
     [
