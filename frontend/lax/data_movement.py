@@ -200,8 +200,9 @@ def pad(
     """
     x = as_tracer(operand)
     low, high, interior = zip(*padding_config, strict=True) if x.ndim else ((), (), ())
-    value = convert(as_tracer(padding_value), x.value.type.dtype)
-    return emit("pad", x, value, low=low, high=high, interior=interior, weak=x.weak_type)
+    filler = as_tracer(padding_value)
+    value = convert(filler, x.value.type.dtype, filler.weak_type)
+    return emit("pad", x, value, low=low, high=high, interior=interior)
 
 
 @public(static=("reps",))
@@ -256,8 +257,11 @@ def _full_like(
     x: ArrayLike, fill_value: ArrayLike, dtype: DTypeLike | None, shape: ShapeLike | None
 ) -> Tracer:
     like = as_tracer(x)
-    name = like.value.type.dtype if dtype is None else dtype_of(dtype)
-    return _fill(like.shape if shape is None else canonicalize_shape(shape), fill_value, name)
+    name, weak = like.value.type.dtype, like.weak_type
+    if dtype is not None:
+        name, weak = dtype_of(dtype), False
+    sizes = like.shape if shape is None else canonicalize_shape(shape)
+    return _fill(sizes, fill_value, name, weak)
 
 
 def full_like(
@@ -281,15 +285,15 @@ def full_like(
     return placed
 
 
-def _fill(shape: Sequence[int], value: ArrayLike, name: str | None) -> Tracer:
+def _fill(shape: Sequence[int], value: ArrayLike, name: str | None, weak: bool = False) -> Tracer:
     if is_number(value) and name is not None:
-        return splat(value, TensorType(tuple(shape), name))
+        return splat(value, TensorType(tuple(shape), name), weak)
     filler = as_tracer(value)
     if filler.ndim:
         raise OperationTypeError(
             with_location(f"a fill value is a scalar, got {filler.value.type}")
         )
-    return _broadcast(filler if name is None else convert(filler, name), shape)
+    return _broadcast(filler if name is None else convert(filler, name, weak), shape)
 
 
 @public()

@@ -208,7 +208,7 @@ def mulhi(x: ArrayLike, y: ArrayLike) -> Tracer:
     if bits < 64:
         wide = "i64" if dtype.startswith("i") else "u64"
         product = convert(first, wide) * convert(second, wide)
-        return convert(product >> bits, dtype)
+        return convert(product >> bits, dtype, first.weak_type)
     one, other = convert(first, "u64"), convert(second, "u64")
     mask = 0xFFFFFFFF
     high, low, other_high, other_low = one >> 32, one & mask, other >> 32, other & mask
@@ -404,12 +404,12 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Tracer:
     low, high = (_convert_bound(bound, name) for bound in (min, max))
     if low.shape != high.shape:
         low, high = (broadcast(bound, value.shape) for bound in (low, high))
-    return emit("clamp", low, value, high, weak=value.weak_type)
+    return emit("clamp", low, value, high)
 
 
 def _convert_bound(bound: ArrayLike, name: str) -> Tracer:
     if is_number(bound):
-        return splat(bound, TensorType((), name))
+        return splat(bound, TensorType((), name), weak=True)
     tracer = as_tracer(bound)
     if tracer.value.type.dtype != name:
         if not tracer.weak_type:
@@ -419,7 +419,7 @@ def _convert_bound(bound: ArrayLike, name: str) -> Tracer:
                     f"{tracer.value.type.dtype}; convert one with .astype, or use snp.clip"
                 )
             )
-        tracer = convert(tracer, name)
+        tracer = convert(tracer, name, weak=True)
     return tracer
 
 

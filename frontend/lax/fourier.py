@@ -54,7 +54,7 @@ def fft(x: ArrayLike, fft_type: object, fft_lengths: Sequence[int]) -> Tracer:
     if kind == "irfft" and v.value.type.dtype in REAL_OF:
         kind_of_result = v.value.type.with_shape((*v.shape[:-1], lengths[-1]))
         result = kind_of_result.with_dtype(REAL_OF[kind_of_result.dtype])
-    return emit("fft", v, kind=Symbol(kind), rank=len(lengths), result=result)
+    return emit("fft", v, kind=Symbol(kind), rank=len(lengths), result=result, weak=False)
 
 
 def _parse_fft_type(given: object) -> FftType:

@@ -44,7 +44,7 @@ def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int)
     wide = precision_dtype(name)
     rounded = custom_jvp(partial(_round_bits, wide, exponent_bits, mantissa_bits))
     rounded.defjvp(lambda primals, tangents: (rounded(*primals), tangents[0]))
-    return convert(rounded(convert(x, wide)), name)
+    return convert(rounded(convert(x, wide)), name, x.weak_type)
 
 
 def _round_bits(name: str, exponent: int, mantissa: int, x: ArrayLike) -> Tracer:

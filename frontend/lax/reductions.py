@@ -23,10 +23,11 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, reshape
+from shardir.frontend.tracing.operands import as_tracer, convert, reshape
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.types import TensorType
 
 
@@ -66,7 +67,8 @@ def _define_arg_extreme(name: str) -> UserFunction:
         x = as_tracer(operand)
         dim = canonicalize_axis(axis, x.ndim)
         shape = x.shape[:dim] + x.shape[dim + 1 :]
-        return emit(name, x, dim=dim, result=TensorType(shape, dtype_of(index_dtype)))
+        result = TensorType(shape, dtype_of(index_dtype))
+        return emit(name, x, dim=dim, result=result, weak=False)
 
     return _document_public(
         name, f"Return the first index along `axis` of the {name[3:]}imum.", position
@@ -86,7 +88,7 @@ def _define_cumulative(name: str, meaning: str, extreme: str | None = None) -> U
         if extreme is not None and is_complex(x):
             combine = partial(emit_elementwise, extreme)
             result: Tracer = associative_scan(combine, x, bool(reverse), dim)
-            return result
+            return convert(result, x.value.type.dtype, x.weak_type)
         return emit(name, x, dim=dim, reverse=bool(reverse), weak=x.weak_type)
 
     return _document_public(
@@ -145,6 +147,7 @@ def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Tracer]:
 
 
 @public(static=("fn", "reverse", "axis"), cached=False)
+@strip_weak_types
 def associative_scan(
     fn: Callable[[PyTree, PyTree], PyTree], elems: object, reverse: bool = False, axis: int = 0
 ) -> PyTree:

@@ -265,7 +265,7 @@ def dynamic_update_slice(
     what = "dynamic_update_slice"
     wraps = _wrapped_dims(allow_negative_indices, start_indices, x.ndim, what)
     starts = _dynamic_starts(start_indices, x.shape, what, wraps)
-    return emit("dynamic_update_slice", x, new, *starts, weak=x.weak_type)
+    return emit("dynamic_update_slice", x, new, *starts, weak=False)
 
 
 @_with_checked_starts("start_index", 1)

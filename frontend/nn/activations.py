@@ -18,6 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote_to
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 
 
 def promote_to_float(x: ArrayLike) -> Tracer:
@@ -116,6 +117,7 @@ def log_sigmoid(x: ArrayLike) -> Tracer:
 
 
 @public(static=("approximate",))
+@strip_weak_types
 def gelu(x: ArrayLike, approximate: bool = True) -> Tracer:
     """Return x times the standard normal distribution function; `approximate` uses tanh for erf."""
     x = promote_to_float(x)

@@ -160,7 +160,9 @@ def _transform_group(kind: str, x: Tracer, group: list[int], size: int) -> Trace
     if kind == "irfft":
         kept = x.value.type.with_shape((*x.shape[:-1], size))
         result = kept.with_dtype(REAL_OF[kept.dtype])
-    transformed: Tracer = emit("fft", x, kind=Symbol(kind), rank=len(group), result=result)
+    transformed: Tracer = emit(
+        "fft", x, kind=Symbol(kind), rank=len(group), result=result, weak=False
+    )
     order = (*before, *after, *group)
     return transpose_dims(transformed, [order.index(d) for d in range(x.ndim)])
 

@@ -31,6 +31,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import dtype_of, inexact_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.types import COMPLEX, INTEGERS
 
 MAX_UNROLLED_WINDOW = 16
@@ -150,6 +151,7 @@ def _convolve_by_slices(x: Tracer, window: Tracer, pads: tuple[int, int]) -> Tra
 
 
 @public(static=("unroll",))
+@strip_weak_types
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Tracer:
     """Return the value of the polynomial `p` at `x`, elementwise, by Horner's rule."""
     coefficients, points = promote(p, x)

@@ -25,6 +25,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.trace import emit_results
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.types import NUMPY_DTYPES
 
 # N. J. Higham, "The scaling and squaring method for the matrix exponential revisited" (2005)
@@ -106,6 +107,7 @@ def sqrtm(A: ArrayLike, blocksize: int = 1) -> Tracer:
 
 
 @public(static=("side", "method", "eps", "max_iterations"))
+@strip_weak_types
 def polar(
     a: ArrayLike, side: str = "right", *, method: str = "svd", eps: float | None = None,
     max_iterations: int | None = None,

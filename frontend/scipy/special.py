@@ -78,6 +78,7 @@ from shardir.frontend.scipy.special_functions.spherical_harmonics import sph_har
 from shardir.frontend.scipy.special_functions.zeta import polygamma as polygamma, zeta as zeta
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types, strip_weak_types_of_arrays
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 __all__ = [
@@ -132,6 +133,7 @@ def _logit_of_float(x: Tracer) -> Tracer:
 
 
 @public()
+@strip_weak_types_of_arrays
 def logit(x: ArrayLike) -> Tracer:
     """Return log(x / (1 - x)), elementwise, accurate around 1/2, where it is small."""
     return compute_in_single(_logit_of_float)(*_floats(x))
@@ -210,6 +212,7 @@ def entr(x: ArrayLike) -> Tracer:
 
 
 @public()
+@strip_weak_types_of_arrays
 def rel_entr(p: ArrayLike, q: ArrayLike) -> Tracer:
     """Return p log(p / q), elementwise, 0 if p is 0 and q is not negative, inf for other signs."""
     p, q = _floats(*require_real("rel_entr", p, q))
@@ -217,6 +220,7 @@ def rel_entr(p: ArrayLike, q: ArrayLike) -> Tracer:
 
 
 @public()
+@strip_weak_types_of_arrays
 def kl_div(p: ArrayLike, q: ArrayLike) -> Tracer:
     """Return p log(p / q) - p + q, elementwise."""
     p, q = _floats(*require_real("kl_div", p, q))
@@ -248,6 +252,7 @@ def _ndtr_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
+@strip_weak_types
 def ndtr(x: ArrayLike) -> Tracer:
     """Return the probability that a standard normal number is at most x, elementwise."""
     return _ndtr(*_floats(*require_real("ndtr", x)))
@@ -266,6 +271,7 @@ def _log_ndtr_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public(static=("series_order",))
+@strip_weak_types
 def log_ndtr(x: ArrayLike, series_order: int = 3) -> Tracer:
     """Return the logarithm of `ndtr`, elementwise, accurate for large negative x.
 
@@ -287,6 +293,7 @@ def _ndtri_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
+@strip_weak_types
 def ndtri(p: ArrayLike) -> Tracer:
     """Return the inverse of `ndtr`, elementwise."""
     return _ndtri(*_floats(*require_real("ndtri", p)))

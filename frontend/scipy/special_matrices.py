@@ -24,6 +24,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.dtypes import NumpyArray
 from shardir.ir.types import NUMPY_DTYPES
 
@@ -36,6 +37,7 @@ def _as_vector(name: str, x: ArrayLike) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def block_diag(*arrs: object) -> Tracer:
     """Return a block diagonal matrix."""
 
@@ -54,6 +56,7 @@ def block_diag(*arrs: object) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Tracer:
     """Return the Toeplitz matrix with first column `c` and first row `r`.
 
@@ -71,6 +74,7 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Tracer:
     """Return the Hankel matrix with first column `c` and last row `r`.
 
@@ -110,6 +114,7 @@ def companion(a: ArrayLike) -> Tracer:
 
 
 @public(static=("n", "mode"))
+@strip_weak_types
 def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Tracer:
     """Return the matrix of the convolution of a vector of `n` elements with `a`."""
 

@@ -168,7 +168,7 @@ def emit(
     spec: OpSpec | str,
     *operands: Tracer,
     result: Result | None = None,
-    weak: bool = False,
+    weak: bool | None = None,
     blocks: tuple[Block, ...] = (),
     sharding: Sharding | None = None,
     **attrs: Attr,
@@ -177,9 +177,10 @@ def emit(
 
     `spec` may be the name of the operation. The operands must have the element types and shapes
     that the operation requires. `result` gives the result type where the operands do not determine
-    it. `weak` marks the results as computed from Python numbers alone. Raises `OperationTypeError`
-    with the user's line when the operation does not accept the operands, and `LeakedTracerError`
-    when an operand belongs to a trace that has ended.
+    it. `weak` marks the result as computed from Python numbers alone; without it, the result is
+    weakly typed if all operands are. Bools are never weakly typed. Raises `OperationTypeError` with
+    the user's line when the operation does not accept the operands, and `LeakedTracerError` when an
+    operand belongs to a trace that has ended.
     """
     (tracer,) = _append_operation(spec, operands, result, weak, blocks, sharding, attrs)
     return tracer
@@ -189,12 +190,16 @@ def emit_results(
     spec: OpSpec | str,
     *operands: Tracer,
     result: Result | None = None,
-    weak: bool = False,
+    weak: bool | None = None,
     blocks: tuple[Block, ...] = (),
     sharding: Sharding | None = None,
     **attrs: Attr,
 ) -> tuple[Tracer, ...]:
-    """Append one operation to the current trace as `emit` and return a tracer for each result."""
+    """Append one operation to the current trace as `emit` and return a tracer for each result.
+
+    If the operation has several results, one for each operand, each has the weak type of its
+    operand unless `weak` is stated.
+    """
     return _append_operation(spec, operands, result, weak, blocks, sharding, attrs)
 
 
@@ -202,7 +207,7 @@ def _append_operation(
     spec: OpSpec | str,
     operands: tuple[Tracer, ...],
     result: Result | None,
-    weak: bool,
+    weak: bool | None,
     blocks: tuple[Block, ...],
     sharding: Sharding | None,
     attrs: dict[str, Attr],
@@ -229,7 +234,25 @@ def _append_operation(
     if trace.program.sharding_types is not None:
         trace.program.sharding_types.infer(op)
     trace.ops.append(op)
-    return tuple([Tracer(trace, value, weak, site) for value in results])
+    flags = _weak_types(operands, len(results)) if weak is None else [weak] * len(results)
+    return tuple(
+        [
+            Tracer(trace, value, flag and value.type.dtype != "bool", site)
+            for value, flag in zip(results, flags, strict=True)
+        ]
+    )
+
+
+def _weak_types(operands: tuple[Tracer, ...], count: int) -> list[bool]:
+    """Return which of `count` results of an operation are weakly typed.
+
+    An operation with several results, one for each operand, such as a sort, returns the elements of
+    the operands, and so their weak types.
+    """
+    weak = [operand.weak_type for operand in operands]
+    if 1 < count == len(weak):
+        return weak
+    return [bool(weak) and all(weak)] * count
 
 
 def append_ops(trace: Trace, new_ops: Sequence[Op]) -> None:

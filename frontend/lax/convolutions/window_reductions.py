@@ -11,6 +11,7 @@ from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.lax.convolutions.convolution import check_positive_integers, resolve_padding
 from shardir.frontend.lax.convolutions.window_combination import combine_windows
@@ -100,9 +101,14 @@ def reduce(
     if kind is None:
         combine = _combine_leaves(computation, structure, "reduce")
         made = reduce_pairwise(combine, rows, firsts, dims, single=False)
-        return tree.unflatten(structure, made)
+        weak = [x.weak_type and first.weak_type for x, first in zip(rows, firsts, strict=True)]
+        return tree.unflatten(structure, set_weak_types(made, weak))
     reduced = emit(kind.full, x, dims=dims)
-    return emit(kind.binary, reduced, broadcast(convert(firsts[0], dtype), reduced.shape))
+    return emit(
+        kind.binary,
+        reduced,
+        broadcast(convert(firsts[0], dtype, firsts[0].weak_type), reduced.shape),
+    )
 
 
 def _initial_values(values: PyTree, structure: tree.PyTreeDef, name: str) -> list[Tracer]:

@@ -36,6 +36,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_type
 from shardir.ir.dtypes import KEYS
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, NumpyArray, TensorType
 
@@ -186,7 +187,8 @@ def _convert_wide_integers(
 @public(static=("dtype",))
 def _asarray(a: ArrayLike, dtype: DTypeLike | None = None) -> Tracer:
     if dtype is None:
-        return as_tracer(a)
+        x = as_tracer(a)
+        return strip_weak_type(x) if isinstance(a, (list, tuple)) else x
     name = dtype_of(dtype)
     if is_number(a) and name == "bool":
         return splat(a, TensorType((), name))

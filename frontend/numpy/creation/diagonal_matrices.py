@@ -20,6 +20,7 @@ from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import INTEGERS
 
@@ -126,6 +127,7 @@ def diag(v: ArrayLike, k: int = 0) -> Tracer:
 
 
 @public(static=("k",))
+@strip_weak_types
 def diagflat(v: ArrayLike, k: int = 0) -> Tracer:
     """Return a matrix with all elements of `v`, flattened, on diagonal `k`."""
     return _embed_diagonal(flatten(as_tracer(v)), index(k))

@@ -32,6 +32,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import dtype_of, user_dtype
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_type
 from shardir.ir.dtypes import KEY_WORDS, KEYS
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
 
@@ -246,4 +247,10 @@ def _committed_sharding(a: object) -> Sharding | None:
 
 @public(static=("type", "weak"))
 def _full_like(fill_value: ArrayLike, type: TensorType, weak: bool) -> Tracer:
-    return _fill(fill_value, AbstractValue(type, weak))
+    result = _fill(fill_value, AbstractValue(type, weak))
+    # JAX broadcasts fill values that are not scalars to an array that is not weakly typed.
+    return (
+        result
+        if is_number(fill_value) or not as_tracer(fill_value).ndim
+        else strip_weak_type(result)
+    )

@@ -309,7 +309,7 @@ def _power_by_squaring(x: Tracer, exponent: int) -> Tracer:
 def _emit_power(x: ArrayLike, y: ArrayLike) -> Tracer:
     (dtype, weak), (exponent, is_weak) = common_kind(x, y), common_kind(y)
     kind = ("i32", False) if dtype == "bool" else (dtype, weak)
-    if dtype in INEXACT and exponent in INTEGERS and not is_weak:
+    if dtype in INTEGERS or (dtype in INEXACT and exponent in INTEGERS and not is_weak):
         kind = kind[0], False  # JAX computes such a power without promotion of the exponent.
     return apply_elementwise("pow", x, y, kind=kind)
 

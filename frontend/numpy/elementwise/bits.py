@@ -14,6 +14,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import align, as_tracer, convert
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types_of_arrays
 from shardir.ir.types import INTEGERS, UNSIGNED
 
 
@@ -91,12 +92,14 @@ def _align_integers(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Tracer, Trac
 
 
 @public()
+@strip_weak_types_of_arrays
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Tracer:
     """Return the greatest common divisor of integers, elementwise; gcd(0, 0) is 0."""
     return _common_divisor(*_align_integers("gcd", x1, x2))
 
 
 @public()
+@strip_weak_types_of_arrays
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Tracer:
     """Return the least common multiple of integers, elementwise; 0 if one of them is 0."""
     x, y = _align_integers("lcm", x1, x2)

@@ -34,6 +34,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_type, strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.ir.dtypes import COMPUTE_DTYPES, DTYPE_INFO, SIGNED_BY_BITS
 from shardir.ir.types import COMPLEX, FLOATS, INEXACT, INTEGERS, UNSIGNED
@@ -130,6 +131,7 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def spacing(x: ArrayLike, /) -> Tracer:
     """Return the distance to the next representable number away from zero, elementwise."""
     (x,) = align(x, kind=inexact_kind(x))
@@ -305,9 +307,10 @@ def nan_to_num(
     cleaned = emit_elementwise(
         "select", emit_elementwise("eq", x, constant_like(x, np.inf)), for_posinf, cleaned
     )
-    return emit_elementwise(
+    cleaned = emit_elementwise(
         "select", emit_elementwise("eq", x, constant_like(x, -np.inf)), for_neginf, cleaned
     )
+    return strip_weak_type(cleaned)
 
 
 @composed_function(unused=True)

@@ -20,25 +20,33 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import (
+    strip_weak_type,
+    strip_weak_types,
+    strip_weak_types_of_arrays,
+)
 from shardir.ir.dtypes import NARROW_FLOATS, SMALL_FLOATS
 
 
-def _define_float_function(name: str, op: str, meaning: str) -> Unary:
-    """Define the function `name`, which emits the operation `op` on floats."""
+def _define_float_function(name: str, op: str, meaning: str, is_weak: bool = True) -> Unary:
+    """Define the function `name`, which emits the operation `op` on floats.
+
+    `is_weak` states whether its results of weakly typed operands are weakly typed.
+    """
 
     def function(x: ArrayLike, /) -> Tracer:
         return apply_elementwise(op, x, kind=inexact_kind(x))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {meaning}, elementwise. Integers become floats."
-    return public()(function)
+    return public()(function if is_weak else strip_weak_types(function))
 
 
 exp = _define_float_function("exp", "exp", "e to the power x")
 exp2 = _define_float_function("exp2", "exp2", "2 to the power x")
 expm1 = _define_float_function("expm1", "expm1", "exp(x) - 1, exact for small x")
 log = _define_float_function("log", "log", "the natural logarithm")
-log2 = _define_float_function("log2", "log2", "the logarithm to base 2")
+log2 = _define_float_function("log2", "log2", "the logarithm to base 2", is_weak=False)
 log1p = _define_float_function("log1p", "log1p", "log(1 + x), exact for small x")
 sqrt = _define_float_function("sqrt", "sqrt", "the square root; NaN of negative floats")
 cbrt = _define_float_function("cbrt", "cbrt", "the real cube root")
@@ -68,6 +76,7 @@ def fabs(x: ArrayLike, /) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def log10(x: ArrayLike, /) -> Tracer:
     """Return the logarithm to base 10, elementwise. Integers become floats."""
     (x,) = promote_args_inexact(x)
@@ -82,6 +91,7 @@ def log10(x: ArrayLike, /) -> Tracer:
 
 
 @public()
+@strip_weak_types_of_arrays
 def deg2rad(x: ArrayLike, /) -> Tracer:
     """Convert degrees to radians, elementwise."""
     (x,) = promote_args_inexact(x)
@@ -89,6 +99,7 @@ def deg2rad(x: ArrayLike, /) -> Tracer:
 
 
 @public()
+@strip_weak_types_of_arrays
 def rad2deg(x: ArrayLike, /) -> Tracer:
     """Convert radians to degrees, elementwise."""
     (x,) = promote_args_inexact(x)
@@ -106,6 +117,7 @@ def reciprocal(x: ArrayLike, /) -> Tracer:
 
 
 @public()
+@strip_weak_types_of_arrays
 def sinc(x: ArrayLike, /) -> Tracer:
     """Return sin(pi x) / (pi x), elementwise, and 1 at 0."""
     (x,) = promote_args_inexact(x)
@@ -133,6 +145,7 @@ atan2 = arctan2
 
 
 @public()
+@strip_weak_types_of_arrays
 def hypot(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return sqrt(x**2 + y**2), elementwise, without overflow or underflow of the squares."""
     x, y = promote_args_inexact(*require_real("hypot", x, y))
@@ -185,7 +198,8 @@ def _wrap_phase(x: Tracer, bound: float) -> Tracer:
     )
     turns = emit("stop_gradient", turns)
     wrapped = emit_elementwise("sub", phase, emit_elementwise("mul", turns, period))
-    return emit_elementwise("complex", emit_elementwise("real", x), wrapped)
+    result = emit_elementwise("complex", emit_elementwise("real", x), wrapped)
+    return strip_weak_type(result) if x.ndim else result
 
 
 @public()
@@ -194,10 +208,11 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     x, y = promote_args_inexact(x, y)
     larger, rest = _larger_and_log1p(*_widen_small_floats(x, y), "exp")
     result = _wrap_phase(emit_elementwise("add", larger, rest), pi)
-    return convert(result, x.value.type.dtype, x.weak_type)
+    return convert(result, x.value.type.dtype, result.weak_type)
 
 
 @public()
+@strip_weak_types_of_arrays
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return log2(2**x + 2**y), elementwise, without overflow of the powers."""
     x, y = promote_args_inexact(x, y)
@@ -210,6 +225,7 @@ def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Tracer:
 
 
 @public()
+@strip_weak_types_of_arrays
 def heaviside(x: ArrayLike, y: ArrayLike, /) -> Tracer:
     """Return 0 if `x` is negative, 1 if it is positive, `y` if it is 0, elementwise."""
     x, y = promote_args_inexact(*require_real("heaviside", x, y))

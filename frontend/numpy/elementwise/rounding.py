@@ -8,6 +8,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     Unary,
     check_no_out,
+    common_kind,
     constant_like,
     default_float_kind,
     emit_elementwise,
@@ -60,7 +61,8 @@ def emit_truncation(x: Tracer) -> Tracer:
 @public()
 def rint(x: ArrayLike, /) -> Tracer:
     """Round to the nearest integral value, ties to even, elementwise. Integers become floats."""
-    (x,) = align(x, kind=default_float_kind(x))
+    kind = default_float_kind(x)
+    (x,) = align(x, kind=kind if kind == common_kind(x) else (kind[0], False))
     return _round_decimals(x, 0)
 
 
@@ -98,7 +100,7 @@ def _round_decimals(x: Tracer, places: int) -> Tracer:
     rounded = emit_elementwise(
         down, emit_elementwise("round", emit_elementwise(up, wide, factor)), factor
     )
-    return convert(rounded, x.value.type.dtype, x.weak_type)
+    return convert(rounded, x.value.type.dtype)
 
 
 def _round_to_multiple(x: Tracer, unit: int) -> Tracer:

@@ -27,6 +27,7 @@ from shardir.frontend.tracing.operands import (
     promote_to,
 )
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.types import INEXACT
 
 
@@ -118,6 +119,7 @@ def select(
 
 
 @public(static=("funclist", "kw"), cached=False, name="piecewise")
+@strip_weak_types
 def _piecewise(
     x: ArrayLike,
     condlist: Sequence[ArrayLike],
@@ -129,6 +131,7 @@ def _piecewise(
 
 
 @public(name="piecewise")
+@strip_weak_types
 def _piecewise_of_constants(
     x: ArrayLike, condlist: Sequence[ArrayLike], numbers: Sequence[object]
 ) -> Tracer:

@@ -46,6 +46,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.promotion import canonical_dtype, result_type
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, UNSIGNED, NumpyArray, TensorType
 
@@ -306,6 +307,7 @@ def _wrap_negative(index: Tracer, size: int) -> Tracer:
 
 
 @with_argument_errors
+@strip_weak_types
 def ravel_multi_index(
     multi_index: ArraySequence,
     dims: ShapeLike,

@@ -48,6 +48,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.operation import Symbol
 from shardir.ir.types import NumpyArray
 
@@ -173,6 +174,7 @@ def _choose(a: ArrayLike, choices: ArraySequence, mode: str) -> Tracer:
 
 
 @with_argument_errors
+@strip_weak_types
 def compress(
     condition: ArrayLike,
     a: ArrayLike,
@@ -236,6 +238,7 @@ def _compress_to_size(
 
 
 @with_argument_errors
+@strip_weak_types
 def extract(
     condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0
 ) -> Tracer:

@@ -28,9 +28,11 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 
 
 @public(static=("axisa", "axisb", "axisc", "axis"))
+@strip_weak_types
 def cross(
     a: ArrayLike,
     b: ArrayLike,

@@ -9,6 +9,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 
 
 def diagonal_in_place(x: Tracer, first: int, second: int) -> Tracer:
@@ -43,6 +44,7 @@ def _last_diagonal(x: Tracer, offset: int) -> Tracer:
 
 
 @public(static=("offset", "axis1", "axis2"))
+@strip_weak_types
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tracer:
     """Return diagonal `offset` of the matrices in axes `axis1` and `axis2`, as the last axis."""
     x = as_tracer(a)

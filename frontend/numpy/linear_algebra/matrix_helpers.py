@@ -58,8 +58,8 @@ def promote_matrices(name: str, *xs: object) -> list[Tracer]:
     """Promote the operands to one floating or complex type; raise `ShapeError` unless all are
     matrices.
     """
-    dtype, _ = common_kind(*xs)
-    operands = list(promote_to((promotion.inexact_dtype(dtype), False), *xs))
+    dtype, weak = common_kind(*xs)
+    operands = list(promote_to((promotion.inexact_dtype(dtype), weak), *xs))
     for x in operands:
         if x.ndim < 2:
             raise ShapeError(with_location(f"{name} takes matrices, got shape {x.shape}"))

@@ -30,10 +30,12 @@ from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.types import REAL_OF
 
 
 @public(static=("ord", "axis", "keepdims"))
+@strip_weak_types
 def norm(
     x: ArrayLike, ord: float | str | None = None, axis: AxisLike = None, keepdims: bool = False
 ) -> Tracer:
@@ -58,6 +60,7 @@ def norm(
 
 
 @public(static=("axis", "keepdims", "ord"))
+@strip_weak_types
 def vector_norm(
     x: ArrayLike, /, *, axis: AxisLike = None, keepdims: bool = False, ord: float | str | None = 2
 ) -> Tracer:
@@ -68,6 +71,7 @@ def vector_norm(
 
 
 @public(static=("keepdims", "ord"))
+@strip_weak_types
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: float | str = "fro") -> Tracer:
     """Return the norm of matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
     (v,) = promote_to(inexact_kind(x), x)

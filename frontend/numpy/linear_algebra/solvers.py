@@ -222,6 +222,7 @@ def lstsq(
         squared_residuals = squared_residuals[:0]
     if y.ndim == 1:
         result = reshape(result, (x.shape[1],))
+    values = convert(values, values.value.type.dtype, x.weak_type)
     return result, squared_residuals, rank, values
 
 

@@ -49,7 +49,7 @@ def emit_reduction(
     if not dims:
         result = convert(x, x.value.type.dtype, weak)
     elif op in ("max", "min") and is_complex(x):
-        result = _emit_complex_extreme(op, x, dims)
+        result = convert(_emit_complex_extreme(op, x, dims), x.value.type.dtype, weak)
     else:
         result = emit(op, x, dims=dims, weak=weak)
     return restore_reduced_dims(result, x, dims) if keepdims else result
@@ -344,7 +344,8 @@ def _emit_arg_extreme(op: str, a: ArrayLike, axis: AxisLike, keepdims: object) -
     if line.shape[dim] == 0:
         raise empty_reduction_error(op, x)
     sizes = tuple(n for d, n in enumerate(line.shape) if d != dim)
-    result: Tracer = emit(op, line, dim=dim, result=TensorType(sizes, canonical_dtype("i64")))
+    kind = TensorType(sizes, canonical_dtype("i64"))
+    result: Tracer = emit(op, line, dim=dim, result=kind, weak=False)
     return restore_reduced_dims(result, x, canonicalize_axes(axis, x.ndim)) if keepdims else result
 
 

@@ -32,6 +32,7 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, pro
 from shardir.frontend.tracing.promotion import canonical_dtype, dtype_of
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.dtypes import SIGNED
 from shardir.ir.types import FLOATS, INEXACT
 
@@ -63,7 +64,8 @@ def _emit_cumulative(op: str, x: Tracer, axis: AxisLike, dtype: DTypeLike | None
             op = {"cumsum": "cummax", "cumprod": "cummin"}[op]
     elif x.value.type.dtype == "bool":
         x = convert(x, canonical_dtype("i64"))
-    result: Tracer = emit(op, x, dim=canonicalize_axis(axis, x.ndim), reverse=False)
+    dim = canonicalize_axis(axis, x.ndim)
+    result: Tracer = emit(op, x, dim=dim, reverse=False, weak=False)
     return result
 
 
@@ -273,6 +275,7 @@ def _gradient_along(x: Tracer, dim: int, gap: ArrayLike) -> Tracer:
 
 
 @public(static=("axis",))
+@strip_weak_types
 def unwrap(
     p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * pi
 ) -> Tracer:

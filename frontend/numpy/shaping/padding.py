@@ -277,7 +277,7 @@ def _ramp_border(x: Tracer, dim: int, ends: SidePair, width: int, first: bool) -
     factors = as_tracer(steps.reshape(shape).astype(NUMPY_DTYPES[dtype]))
     difference = (edge - end) * factors
     part = arithmetic.floor_divide(difference, count) if dtype in INTEGERS else difference / count
-    return convert(end + part, dtype)
+    return convert(end + part, dtype, x.weak_type)
 
 
 @public(static=("widths", "mode", "reflection", "lengths"), name="pad")
@@ -377,5 +377,6 @@ def _statistic_border(
     part = slice_dim(x, dim, 0, count) if first else slice_dim(x, dim, size - count, size)
     value = _STATISTICS[mode](part, axis=dim, keepdims=True)
     if value.value.type.dtype != dtype:
-        value = convert(rounding.round(value), dtype)
+        value = rounding.round(value)
+    value = convert(value, dtype, x.weak_type)
     return broadcast(value, replace_dim_size(x.shape, dim, width))

@@ -36,6 +36,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.dtypes import DTYPE_INFO, UNSIGNED_BY_BITS
 from shardir.ir.types import INTEGERS
 
@@ -63,6 +64,7 @@ def union1d(
 
 
 @with_argument_errors
+@strip_weak_types
 def intersect1d(
     ar1: ArrayLike,
     ar2: ArrayLike,

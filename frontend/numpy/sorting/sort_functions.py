@@ -19,6 +19,7 @@ from shardir.frontend.tracing.operands import (
 )
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.ir.types import REAL_OF, TensorType
 
 
@@ -150,6 +151,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def sort_complex(a: ArrayLike) -> Tracer:
     """Sort along the last dimension as complex numbers: by real, then by imaginary part."""
     x, dim = _flatten_or_axis(a, -1, "sort_complex")

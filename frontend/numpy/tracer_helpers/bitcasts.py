@@ -24,4 +24,4 @@ def emit_bitcast(x: Tracer, dtype: str) -> Tracer:
         shape = have.shape[:-1]
     elif is_packed_bitcast(have.dtype, dtype):
         return emit_packed_bitcast(emit, x, have, TensorType(shape, dtype))
-    return emit("bitcast", x, result=TensorType(shape, dtype))
+    return emit("bitcast", x, result=TensorType(shape, dtype), weak=False)

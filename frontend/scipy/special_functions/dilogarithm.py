@@ -21,6 +21,7 @@ from shardir.frontend.scipy.special_functions.double_double import compute_in_do
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 SERIES_TERMS = 12
@@ -68,6 +69,7 @@ def _spence_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
+@strip_weak_types
 def spence(x: ArrayLike) -> Tracer:
     """Return the integral of log(t) / (1 - t) over t from 1 to x, elementwise.
 

@@ -22,6 +22,7 @@ from shardir.frontend.scipy.special_functions.double_double import compute_in_do
 from shardir.frontend.scipy.special_functions.gamma_family import digamma, gammaln
 from shardir.frontend.scipy.special_functions.gamma_function import is_even
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 SERIES_TERMS, FRACTION_TERMS = 20, 90
@@ -107,6 +108,7 @@ def _expi_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
+@strip_weak_types
 def expn(n: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the integral of exp(-x t) / t^n over t from 1 on, elementwise, for integers n.
 
@@ -116,6 +118,7 @@ def expn(n: ArrayLike, x: ArrayLike) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def exp1(x: ArrayLike) -> Tracer:
     """Return the integral of exp(-t) / t over t from x on, elementwise, NaN for negative x."""
     (x,) = promote_args_inexact(*require_real("exp1", x))
@@ -123,6 +126,7 @@ def exp1(x: ArrayLike) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def expi(x: ArrayLike) -> Tracer:
     """Return the principal value of the integral of exp(t) / t over t up to x, elementwise."""
     return _expi(*promote_args_inexact(*require_real("expi", x)))

@@ -25,6 +25,7 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 POLYNOMIAL_TERMS = 40
@@ -142,6 +143,7 @@ def _as_complex(x: Tracer) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def wofz(z: ArrayLike) -> Tracer:
     """Return the Faddeeva function w(z) = exp(-z^2) erfc(-i z), elementwise, as complex numbers."""
     (z,) = promote_args_inexact(z)
@@ -149,6 +151,7 @@ def wofz(z: ArrayLike) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def erfcx(x: ArrayLike) -> Tracer:
     """Return exp(x^2) erfc(x), elementwise; x is real or complex."""
     (x,) = promote_args_inexact(x)
@@ -156,6 +159,7 @@ def erfcx(x: ArrayLike) -> Tracer:
 
 
 @public()
+@strip_weak_types
 def dawsn(x: ArrayLike) -> Tracer:
     """Return exp(-x^2) times the integral of exp(t^2) from 0 to x (Dawson's), elementwise."""
     return _dawsn(*promote_args_inexact(*require_real("dawsn", x)))

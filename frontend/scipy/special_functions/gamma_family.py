@@ -38,6 +38,7 @@ from shardir.frontend.scipy.special_functions.stirling import log_beta
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import convert, promote_to
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 
@@ -83,6 +84,7 @@ def _gamma_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
+@strip_weak_types
 def gamma(x: ArrayLike) -> Tracer:
     """Return the gamma function, elementwise."""
     return _gamma(*promote_args_inexact(*require_real("gamma", x)))
@@ -139,12 +141,14 @@ def _beta_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
+@strip_weak_types
 def beta(a: ArrayLike, b: ArrayLike) -> Tracer:
     """Return the beta function, elementwise."""
     return _beta(*promote_args_inexact(*require_real("beta", a, b)))
 
 
 @public(static=("d",))
+@strip_weak_types
 def multigammaln(a: ArrayLike, d: int) -> Tracer:
     """Return the logarithm of the multivariate gamma function of dimension `d`, elementwise."""
     (a,) = promote_to(inexact_kind(a, 1), a)
@@ -167,6 +171,7 @@ def _poch_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
+@strip_weak_types
 def poch(z: ArrayLike, m: ArrayLike) -> Tracer:
     """Return the rising factorial gamma(z + m) / gamma(z), elementwise."""
     return _poch(*promote_args_inexact(*require_real("poch", z, m)))

@@ -34,6 +34,7 @@ from shardir.frontend.scipy.special_functions.double_double import compute_in_do
 from shardir.frontend.scipy.special_functions.gamma_family import gammaln, gammasgn
 from shardir.frontend.tracing.operands import align
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 ASYMPTOTIC_BEGIN = 100.0
@@ -171,12 +172,14 @@ def _hyp2f1_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
+@strip_weak_types
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the confluent hypergeometric function 1F1(a; b; x), elementwise, for real numbers."""
     return _hyp1f1(*align(*promote_args_inexact(*require_real("hyp1f1", a, b, x))))
 
 
 @public()
+@strip_weak_types
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the hypergeometric function 2F1(a, b; c; x), elementwise, for real numbers.
 

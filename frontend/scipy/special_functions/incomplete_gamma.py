@@ -29,6 +29,7 @@ from shardir.frontend.scipy.special_functions.temme_expansion import (
 )
 from shardir.frontend.tracing.operands import align
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types_of_arrays
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 EULER_CONSTANT = 0.5772156649015329
@@ -203,6 +204,7 @@ def gammainc_slope(a: ArrayLike, x: ArrayLike) -> Tracer:
 
 
 @public(name="random_gamma_grad")
+@strip_weak_types_of_arrays
 def gamma_sample_slope(a: ArrayLike, x: ArrayLike) -> Tracer:
     """Return the derivative in `a` of a sample `x` of the gamma distribution with shape `a`.
 

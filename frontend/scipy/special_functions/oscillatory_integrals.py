@@ -26,6 +26,7 @@ from shardir.frontend.scipy.special_functions.continued_fractions import continu
 from shardir.frontend.scipy.special_functions.faddeeva import wofz_of_double
 from shardir.frontend.tracing.operands import convert
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 FRESNEL_SERIES_END, FRESNEL_TERMS = 1.5, 18
@@ -141,6 +142,7 @@ def _sici_rule(primals: PyTree, tangents: PyTree) -> PyTree:
 
 
 @public()
+@strip_weak_types
 def fresnel(x: ArrayLike) -> Pair:
     """Return the Fresnel integrals S(x) and C(x), elementwise: the integrals of sin(pi t^2 / 2) and
     of cos(pi t^2 / 2) from 0 to x.
@@ -150,6 +152,7 @@ def fresnel(x: ArrayLike) -> Pair:
 
 
 @public()
+@strip_weak_types
 def sici(x: ArrayLike) -> Pair:
     """Return the sine integral and the cosine integral, elementwise.
 

@@ -22,6 +22,7 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.scipy.special_functions.double_double import compute_in_double
 from shardir.frontend.tracing.operands import align
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 QUADRATURE_POINTS = 40
@@ -77,6 +78,7 @@ def _owens_t_rule(primals: PyTree, tangents: PyTree) -> tuple[Tracer, ...]:
 
 
 @public()
+@strip_weak_types
 def owens_t(h: ArrayLike, a: ArrayLike) -> Tracer:
     """Return the probability that X > h and 0 < Y < a X for independent standard normal numbers X
     and Y, elementwise.
