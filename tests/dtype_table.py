@@ -7,7 +7,8 @@ dtypes of JAX for all expressions in the file, including new expressions without
 
 In an expression `x` is a vector of four elements, `m` a matrix of three rows and columns, and `t` a
 scalar array of the column's dtype; for the columns `True`, `1`, `1.0` and `1j`, `x` is that number.
-!
+For the columns `int`, `float` and `complex` these arrays are weakly typed, with the default
+dtype of these Python types.
 """
 
 import importlib
@@ -27,7 +28,9 @@ from tests.dtype_groups import DTYPES
 FILE = Path(__file__).parent / "data" / "dtypes.json"
 NUMBERS: dict[str, Any] = {"True": True, "1": 1, "1.0": 1.0, "1j": 1j}
 NARROWED = ("u64", "i64", "f64", "c128")
-COLUMNS = [*(name for name in DTYPES if name not in KEYS), *NUMBERS]
+WEAK = {"int": ("i32", "i64"), "float": ("f32", "f64"), "complex": ("c64", "c128")}
+"""The dtypes of weakly typed arrays without `enable_x64` and with it."""
+COLUMNS = [*(name for name in DTYPES if name not in KEYS), *NUMBERS, *WEAK]
 MODULES = {
     "snp": "numpy",
     "lax": "lax",
@@ -60,15 +63,21 @@ class Library:
         self.names["np"] = np
         self.names["segment"] = self.top.ops.segment_sum if name == "jax" else self.top.segment_sum
 
+    def is_x64(self) -> bool:
+        """Return whether the default dtypes have 64 bits."""
+        return bool(self.names["snp"].asarray(1).dtype == np.int64)
+
     def types(self, expression: str, column: str) -> str:
         """Return the dtypes of the results of an expression, `-` for an error, or `nothing`."""
         if column in NUMBERS:
             arrays = {"x": NUMBERS[column]}
         else:
-            dtype = NUMPY_DTYPES[column]
+            is_weak = column in WEAK
+            name = WEAK[column][self.is_x64()] if is_weak else column
             shapes: dict[str, tuple[int, ...]] = {"x": (4,), "m": (3, 3), "t": ()}
             arrays = {
-                name: self.top.ShapeDtypeStruct(shape, dtype) for name, shape in shapes.items()
+                word: self.top.ShapeDtypeStruct(shape, NUMPY_DTYPES[name], weak_type=is_weak)
+                for word, shape in shapes.items()
             }
         others: list[str] = []
 
