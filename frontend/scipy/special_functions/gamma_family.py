@@ -244,8 +244,10 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Tracer:
 
 def _binomial(total: Tracer, chosen: Tracer) -> Tracer:
     is_valid = (total >= 0) & (chosen >= 0) & (chosen <= total)
+    is_weak = total.weak_type and chosen.weak_type
     total, chosen = (
         selection.where(is_valid, each, constant_like(each, 1)) for each in (total, chosen)
     )
     result = 1 / ((total + 1) * beta(total - chosen + 1, chosen + 1))
-    return selection.where(is_valid, result, constant_like(result, 0))
+    ways = selection.where(is_valid, result, constant_like(result, 0))
+    return convert(ways, ways.value.type.dtype, is_weak)
