@@ -7,18 +7,26 @@ imports no other module of the package, so that it starts quickly.
 Standard input receives one pickled dictionary, the model. Standard output returns the lines that
 toulbar2 prints: its bounds, and its solutions as one line of integers each. The last line is
 `end optimal`, `end stopped`, or `error` and a text. At SIGINT, toulbar2 ends with its last bound.
-The process exits when its standard input is closed.
+The process exits when its standard input is closed, and on Linux when its parent ends, also while
+toulbar2 holds the lock.
 """
 
+import ctypes
 import os
 import pickle
+import signal
 import sys
 import threading
 from typing import Any
 
+PR_SET_PDEATHSIG = 1
+"""The option of Linux's `prctl` that sets the signal sent at the end of the parent."""
+
 
 def main() -> None:
     """Solve the model of standard input."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     model = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     try:

@@ -1,5 +1,6 @@
 """The process of toulbar2 ends at the time limit, at Ctrl-C, and with its parent."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -136,6 +137,39 @@ def test_interruption_returns_the_best_solution() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_the_process_ends_with_its_parent() -> None:
     with start_script(SOLVE) as parent:
+        assert parent.stdout is not None
+        process = int(parent.stdout.readline())
+        assert is_running(process)
+        parent.kill()
+    assert wait_until_ended(process)
+
+
+HOLD_LOCK = """
+import ctypes
+print("solving", flush=True)
+ctypes.PyDLL(None).sleep(60)
+"""
+START_SOLVER = """
+import pickle, subprocess, sys
+solver = subprocess.Popen([sys.executable, "-P", sys.argv[1]], stdin=-1, stdout=-1, text=False)
+pickle.dump({}, solver.stdin)
+solver.stdin.flush()
+assert solver.stdout.readline() == b"solving\\n"
+print(solver.pid, flush=True)
+solver.wait()
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs prctl")
+def test_a_process_that_holds_the_interpreter_lock_ends_with_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "pytoulbar2.py").write_text(HOLD_LOCK, "utf-8")
+    file = exact.__file__.replace("exact.py", "toulbar2_process.py")
+    with subprocess.Popen(
+        [sys.executable, "-c", START_SOLVER, file],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    ) as parent:
         assert parent.stdout is not None
         process = int(parent.stdout.readline())
         assert is_running(process)
