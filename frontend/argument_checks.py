@@ -174,6 +174,12 @@ def parameter_names(
     )
 
 
+def check_function(fun: object, what: str) -> None:
+    """Raise `ArgumentError` unless `fun`, named `what` in errors, can be called."""
+    if not callable(fun):
+        raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
+
+
 def check_call_signature(
     fun: Callable[..., object],
     what: str,
@@ -181,8 +187,7 @@ def check_call_signature(
     options: dict[str, object] | None = None,
 ) -> None:
     """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
-    if not callable(fun):
-        raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
+    check_function(fun, what)
     try:
         known = _call_signature(fun)
     except (TypeError, ValueError):

@@ -41,6 +41,8 @@ def _internal_folders() -> tuple[str, ...]:
 
 
 _INTERNAL_PREFIXES = (*_internal_folders(), "<frozen ")
+_GENERATED_METHOD = "__create_fn__.<locals>."
+"""Part of the qualified names of methods that `dataclass` generates, whose file is `<string>`."""
 
 
 _boundaries: list[CodeType] = []
@@ -89,7 +91,9 @@ class _CodeInfo:
 
     def __init__(self, code: CodeType) -> None:
         self.code = code  # The reference keeps the id of the code object unique.
-        self.internal = code.co_filename.startswith(_INTERNAL_PREFIXES)
+        self.internal = (
+            code.co_filename.startswith(_INTERNAL_PREFIXES) or _GENERATED_METHOD in code.co_qualname
+        )
         self.boundary = code in _boundaries
         self.sites: dict[int, CallSite] = {}
         self.steps: list[dis.Instruction] = []

@@ -39,7 +39,7 @@ def strip_weak_types_of_arrays(fun: Function) -> Function:
 
 def _apply_to_results(fun: Function, convert_result: Callable[[Tracer], Tracer]) -> Function:
     @wraps(fun)
-    def stripped(*args: PyTree, **options: PyTree) -> PyTree:
+    def call_and_convert(*args: PyTree, **options: PyTree) -> PyTree:
         def convert_leaf(x: PyTree) -> PyTree:
             if not getattr(x, "weak_type", False):
                 return x
@@ -47,4 +47,4 @@ def _apply_to_results(fun: Function, convert_result: Callable[[Tracer], Tracer])
 
         return tree.map(convert_leaf, fun(*args, **options))
 
-    return cast(Function, stripped)
+    return cast(Function, call_and_convert)

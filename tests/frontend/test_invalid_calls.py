@@ -74,6 +74,10 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: lax.cond(True, raw(A), raw(A)), ArgumentError,
      "argument true_fun of cond is f32[8, 4]; it must be known and hashable, because it "
      "determines the program"),
+    (lambda: lax.reduce(A, 0.0, raw(3), (0,)), ArgumentError,
+     "computation of reduce must be a function, got 3"),
+    (lambda: lax.reduce_window(A, 0.0, raw(3), (2, 2)), ArgumentError,
+     "computation of reduce_window must be a function, got 3"),
     (lambda: lax.map(raw(A), A), ArgumentError, "map takes a function, got f32[8, 4]"),
     (lambda: sd.jit(same, donate_argnames=raw(3)), ArgumentError, "donate_argnames of same has 3, "
      "which is not a name"),

@@ -419,7 +419,7 @@ _REMEDIES = {
     "dimension that the axis shards, and sum it outside with out_sharding=",
     "reduced": "state reduced axes outside with sharding.reshard, and add gradients with lax.psum",
 }
-"""What to do instead of a cast to a type of values outside of `shard_map`."""
+"""The remedy in the error for a cast to a type that only values outside of `shard_map` have."""
 
 
 def pcast(x: PyTree, axis_name: AxisName | None = None, *, to: str) -> PyTree:

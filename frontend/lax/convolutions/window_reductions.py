@@ -7,6 +7,7 @@ import numpy as np
 
 from shardir import ops
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import check_function
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -89,6 +90,7 @@ def reduce(
     `computation` is associative. For several operands, a pytree, it maps two pytrees of scalars to
     one. Sums, products, minima and maxima become reduction operations.
     """
+    check_function(computation, "computation of reduce")
     leaves, structure = tree.flatten(operands)
     if not leaves:
         raise OperationTypeError(with_location("lax.reduce takes at least one array"))
@@ -185,6 +187,7 @@ def reduce_window(
         base_dilation,
         window_dilation,
     )
+    check_function(computation, "computation of reduce_window")
     identity: object = None
     if tree.structure(init_value) == tree.structure(0):
         label = "init_value of reduce_window"

@@ -1,5 +1,6 @@
 """`accuracy=` of elementary functions."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,10 @@ def test_invalid_accuracies() -> None:
         assert refusal(lambda wrong=wrong: lax.Tolerance(**wrong)).endswith(
             "must be numbers from 0 on"
         )
+    with pytest.raises(NumberRangeError) as caught:
+        lax.Tolerance(-1)
+    # Not the line of the method that `dataclass` generates.
+    assert re.search(r"--> .*test_result_accuracy\.py:\d+:9$", str(caught.value), re.M)
 
 
 def test_from_jax_applies_the_tolerance() -> None:

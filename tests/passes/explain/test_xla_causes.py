@@ -454,7 +454,7 @@ def test_the_part_of_a_device_is_known_inside_of_a_loop() -> None:
 
 
 def test_a_part_in_a_later_iteration_is_computed_from_other_values() -> None:
-    """What the devices compute with their own values, they do not all compute."""
+    """A value that differs between devices is not computed by all of them."""
     lines = "q = f32[8]{0} concatenate(p, p), dimensions={0}", "t = f32[8]{0} power(c, q)"
     assert in_loop(*lines, NAMED_SLICE).kind is KINDS.OPERAND
 
