@@ -18,7 +18,7 @@ from dataclasses import replace
 from shardir import ops as specs
 from shardir.errors import PartitionError
 from shardir.ir.builder import Builder, UniqueNames, as_values, copy_op, substitute
-from shardir.ir.dtypes import DTYPE_INFO, FLOATS, KEYS, TOKEN
+from shardir.ir.dtypes import DTYPE_INFO, KEYS, TOKEN
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Symbol
@@ -165,10 +165,13 @@ def _run_on_device(op: Op, device: int, mesh: Mesh, names: UniqueNames) -> Op:
 
 
 def _sending_reduction(dtype: str) -> str:
-    """Return a reduction of one tensor and identity elements that keeps all elements."""
+    """Return a reduction of one tensor and identity elements that keeps all elements.
+
+    A sum keeps NaN on all backends; MPI defines no maximum of NaN.
+    """
     if dtype == "bool":
         return "or"
-    return "max" if dtype in FLOATS and not DTYPE_INFO[dtype].has_zero else "add"
+    return "add" if DTYPE_INFO[dtype].has_zero else "max"
 
 
 def rebuild_global_programs(

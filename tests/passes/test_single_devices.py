@@ -75,6 +75,8 @@ func @main(%a: {dtype}[6@x]) -> ({dtype}[6@x]) {{
 """
     module = Pipeline.parse(DEFAULT_PIPELINE)(parse(text))
     assert str(module).count("opaque(") == 1
+    (sent,) = (op for op in module.main.body.walk() if op.name == "all-reduce")
+    assert str(sent.attrs["op"]) == {"bool": "or", "f8e8m0fnu": "max"}.get(dtype, "add")
     copied = parse(re.sub(r"opaque\((%[\w.]+), [^)]*\)", r"reshape(\1)", str(module)))
     if dtype in COMPLEX:
         values: Any = [0.0, -0.0, complex(-0.0, -0.0), complex(0.0, -0.0), np.inf, np.nan]

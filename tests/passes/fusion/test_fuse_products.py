@@ -207,6 +207,11 @@ def test_short_sequences_and_long_features_are_not_fused() -> None:
     assert counts(attention, sd.ShapeDtypeStruct((0, 32, 4, 8), np.float32)) == (0, 2)
 
 
+def test_long_sequences_are_fused() -> None:
+    """The dimension is longer than features may be."""
+    assert counts(attention, sd.ShapeDtypeStruct((1, 520, 1, 4), np.float32)) == (1, 0)
+
+
 def test_the_softmax_of_narrow_scores_is_not_fused() -> None:
     """The reductions of scores are computed in f32 or f64."""
 
