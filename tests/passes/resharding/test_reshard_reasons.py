@@ -130,6 +130,23 @@ dims="b0f,0io->b0f", groups=2, batch_groups=1) : f32[2@-, 8@-, 6@-]
     )
 
 
+def test_spatial_dimensions_of_convolutions_have_no_letter() -> None:
+    """Digits name them in the operation."""
+    module = run_reshard("""\
+func @f(
+  %x: f32[4@-, 8@x, 8@-],
+  %w: f32[1@-, 8@-, 4096@x],
+) -> (f32[4@-, 8@-, 4096@x]) {
+  %y = convolution(%x, %w, strides=[1], padding=[[0, 0]], lhs_dilation=[1], rhs_dilation=[1], \
+dims="b0f,0io->b0f", groups=1, batch_groups=1) : f32[4@-, 8@-, 4096@x]
+  return %y
+}
+""")
+    assert reasons(module) == [
+        "operand 0 of %y = convolution needs [-, -, -]: x shards 'o', not dimension 1 of %x"
+    ]
+
+
 RULE = "([i, 1]) -> ([i, 1]) {i=8} need-replication={i}"
 
 
