@@ -11,9 +11,9 @@ import optree
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.numpy import api as snp
+from shardir.frontend.tracing.function_tracing import TracedFunction, trace_program
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import canonical_dtype
-from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.interpret.interpreter import evaluate
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 

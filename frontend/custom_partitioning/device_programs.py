@@ -11,7 +11,7 @@ from shardir.frontend.shardings.program_mesh import ProgramMesh
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import replace_shardings
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.trace import trace_program
+from shardir.frontend.tracing.function_tracing import trace_program
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.manual.manual_region import DimensionAxisNames, ManualRegion
 from shardir.ir.builder import substitute

@@ -33,7 +33,8 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.program_mesh import ProgramMesh
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.trace import emit_results, require_trace, trace_block
+from shardir.frontend.tracing.function_tracing import trace_block
+from shardir.frontend.tracing.trace import emit_results, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_jvp import custom_jvp
 from shardir.frontend.transforms.custom_rules import check_rule_structure

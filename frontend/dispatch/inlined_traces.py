@@ -16,8 +16,9 @@ from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_cont
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.manual_axes import is_in_manual_region
+from shardir.frontend.tracing.function_tracing import trace_inlined
 from shardir.frontend.tracing.named_axes import bound_axes
-from shardir.frontend.tracing.trace import append_ops, require_trace, trace_inlined, wrap_value
+from shardir.frontend.tracing.trace import append_ops, require_trace, wrap_value
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import substitute

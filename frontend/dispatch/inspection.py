@@ -23,9 +23,10 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.promotion import user_dtype
-from shardir.frontend.tracing.trace import current_trace, suspend_trace, trace_block
+from shardir.frontend.tracing.trace import current_trace, suspend_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
 

@@ -20,13 +20,8 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.shardings.sharding_tokens import renumber_tokens
 from shardir.frontend.tracing.concrete_values import ConcreteValues
-from shardir.frontend.tracing.trace import (
-    TracedFunction,
-    append_ops,
-    require_trace,
-    use_trace,
-    wrap_value,
-)
+from shardir.frontend.tracing.function_tracing import TracedFunction
+from shardir.frontend.tracing.trace import append_ops, require_trace, use_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.builder import Builder, inline
 from shardir.ir.module import Block, Module, Value

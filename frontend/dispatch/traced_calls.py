@@ -20,9 +20,9 @@ from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.concrete_values import ConcreteValues
+from shardir.frontend.tracing.function_tracing import TracedFunction, trace_program
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Dynamic, Parameters
-from shardir.frontend.tracing.trace import TracedFunction, trace_program
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import ShapedArray
 

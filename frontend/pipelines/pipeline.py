@@ -28,15 +28,10 @@ from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
-from shardir.frontend.tracing.trace import (
-    current_trace,
-    emit_results,
-    require_trace,
-    trace_block,
-    wrap_value,
-)
+from shardir.frontend.tracing.trace import current_trace, emit_results, require_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.wrappers import wraps
 from shardir.ir.builder import substitute

@@ -32,8 +32,9 @@ from shardir.frontend.shardings.sharding import (
 )
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_program
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.trace import current_trace, trace_program
+from shardir.frontend.tracing.trace import current_trace
 from shardir.frontend.tracing.tracer import Tracer
 
 Result = TypeVar("Result")

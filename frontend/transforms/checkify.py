@@ -17,15 +17,10 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_function
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
-from shardir.frontend.tracing.trace import (
-    append_block,
-    current_trace,
-    emit_results,
-    trace_function,
-    wrap_value,
-)
+from shardir.frontend.tracing.trace import append_block, current_trace, emit_results, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.check import Check, FailedCheckError
 from shardir.ir.host_function import HostFunction

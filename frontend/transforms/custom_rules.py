@@ -20,19 +20,12 @@ from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.function_tracing import trace_block, trace_function
 from shardir.frontend.tracing.named_axes import bound_axes
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.promotion import DType, user_dtype
-from shardir.frontend.tracing.trace import (
-    Trace,
-    emit_results,
-    require_trace,
-    trace_block,
-    trace_function,
-    use_trace,
-    wrap_value,
-)
+from shardir.frontend.tracing.trace import Trace, emit_results, require_trace, use_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import ShapedArray
 from shardir.frontend.tracing.varying_axes import varying_axes_of, varying_axes_of_returns

@@ -16,9 +16,10 @@ from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.parameters import function_name
-from shardir.frontend.tracing.trace import current_trace, require_trace, trace_block, wrap_value
+from shardir.frontend.tracing.trace import current_trace, require_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_function import CustomFunction
 from shardir.frontend.transforms.custom_rules import (

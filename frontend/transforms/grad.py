@@ -20,15 +20,10 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.traced_constraints import match_cotangent_types
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_function
 from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
-from shardir.frontend.tracing.trace import (
-    append_block,
-    current_trace,
-    require_trace,
-    trace_function,
-    wrap_value,
-)
+from shardir.frontend.tracing.trace import append_block, current_trace, require_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import make_varying_explicit
 from shardir.frontend.transforms.differentiated_arguments import (

@@ -13,6 +13,7 @@ from shardir.frontend.pytree.tree_structure import format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_block, trace_function
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
 from shardir.frontend.tracing.parameters import function_name, leaf_labels
 from shardir.frontend.tracing.trace import (
@@ -20,8 +21,6 @@ from shardir.frontend.tracing.trace import (
     append_ops,
     current_trace,
     require_trace,
-    trace_block,
-    trace_function,
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer

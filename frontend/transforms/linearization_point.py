@@ -19,15 +19,10 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief, brief_with_type
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.function_tracing import trace_function
 from shardir.frontend.tracing.operands import as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
-from shardir.frontend.tracing.trace import (
-    append_block,
-    current_trace,
-    require_trace,
-    trace_function,
-    wrap_value,
-)
+from shardir.frontend.tracing.trace import append_block, current_trace, require_trace, wrap_value
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import check_cotangents, make_varying_explicit

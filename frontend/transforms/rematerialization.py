@@ -14,9 +14,10 @@ from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, function_name, leaf_labels
-from shardir.frontend.tracing.trace import current_trace, emit, emit_results, trace_block
+from shardir.frontend.tracing.trace import current_trace, emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.wrappers import wraps
 from shardir.ir.host_function import HostFunction

@@ -26,6 +26,7 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.traced_constraints import constrain, slice_abstract
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import trace_function
 from shardir.frontend.tracing.named_axes import bind_batch_axis
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
@@ -34,7 +35,6 @@ from shardir.frontend.tracing.trace import (
     current_trace,
     emit,
     require_trace,
-    trace_function,
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer

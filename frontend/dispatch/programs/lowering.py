@@ -34,7 +34,7 @@ from shardir.frontend.shardings.sharding import (
     complete_spec,
 )
 from shardir.frontend.shardings.sharding_tokens import replace_shardings, resolve_token
-from shardir.frontend.tracing.trace import TracedFunction
+from shardir.frontend.tracing.function_tracing import TracedFunction
 from shardir.ir.host_function import HostFunction, host_function_of
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Op, Value

@@ -24,8 +24,8 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.tracebacks import traceback_boundary
+from shardir.frontend.tracing.function_tracing import TracedFunction
 from shardir.frontend.tracing.parameters import leaf_labels
-from shardir.frontend.tracing.trace import TracedFunction
 from shardir.ir.module import Loc, Module
 from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.passes.pipeline import Pipeline

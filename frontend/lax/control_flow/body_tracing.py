@@ -15,8 +15,9 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.traced_constraints import match_sharding_types
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing import promotion
+from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.operands import as_tracer, convert
-from shardir.frontend.tracing.trace import require_trace, trace_block
+from shardir.frontend.tracing.trace import require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import abstract_text, typeof
 from shardir.frontend.tracing.varying_axes import record_queries

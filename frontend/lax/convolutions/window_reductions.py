@@ -22,8 +22,9 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
-from shardir.frontend.tracing.trace import emit, trace_block
+from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO, KEYS
 from shardir.ir.operation import OpSpec, Symbol

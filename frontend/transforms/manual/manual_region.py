@@ -16,9 +16,10 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSp
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.sharding_tokens import axis_token
 from shardir.frontend.shardings.traced_constraints import constrain
+from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.manual_block import TracedManualBlock
 from shardir.frontend.tracing.named_axes import NamedAxis, bind_axes, bound_axes
-from shardir.frontend.tracing.trace import emit_results, require_trace, trace_block, wrap_value
+from shardir.frontend.tracing.trace import emit_results, require_trace, wrap_value
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import declare_sharded, varying_axes_of

@@ -11,9 +11,10 @@ from typing import Any, final
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree import tree
+from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import user_dtype
-from shardir.frontend.tracing.trace import append_block, current_trace, trace_block, wrap_value
+from shardir.frontend.tracing.trace import append_block, current_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
 from shardir.interop.jax_shim.internals import Placeholder

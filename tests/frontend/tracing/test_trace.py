@@ -12,16 +12,14 @@ from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.dispatch.traced_calls import ArgumentLeaf, signature_of_leaf, trace_call
 from shardir.frontend.errors import LeakedTracerError, NotAnArrayError, TracedValueError
 from shardir.frontend.pytree import tree
+from shardir.frontend.tracing.function_tracing import TracedFunction, trace_block, trace_function
 from shardir.frontend.tracing.operands import align, as_tracer, promote, promote_inexact
 from shardir.frontend.tracing.parameters import leaf_labels
 from shardir.frontend.tracing.trace import (
-    TracedFunction,
     append_block,
     current_trace,
     emit,
     emit_results,
-    trace_block,
-    trace_function,
     wrap_value,
 )
 from shardir.frontend.tracing.tracer import Tracer
