@@ -495,8 +495,6 @@ from shardir.frontend.numpy.tracer_helpers.inspection import (
     shape as shape,
     size as size,
 )
-from shardir.frontend.numpy.universal_functions import (
-    frompyfunc as frompyfunc,
-    ufunc as ufunc,
-)
+from shardir.frontend.numpy.ufunc import ufunc as ufunc
+from shardir.frontend.numpy.universal_functions import frompyfunc as frompyfunc
 from shardir.frontend.numpy.vectorization import vectorize as vectorize
