@@ -216,7 +216,7 @@ class _ConstraintApplication:
             self.draft.add(op, to)
         at = list(self.draft.ops(to)).index(maker) + 1 if maker else 0
         self.draft.insert(op, at, to)
-        if maker or self.owners.get(value) is value:
+        if self.owners[value] is value:
             self.draft.moved_behind.setdefault(value, []).insert(0, op)
         self.places[op] = (*(self.places[maker] if maker else (-1.0,)), -float(self.moves))
         return op

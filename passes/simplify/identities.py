@@ -177,7 +177,7 @@ def _nested_abs(op: Op, facts: ValueFacts) -> Value | Op | None:
 def _can_represent(wide: str, narrow: str) -> bool:
     """Return whether the element type `wide` represents every value of `narrow`."""
     if narrow == "bool":
-        return wide not in FLOATS or DTYPE_INFO[wide].has_zero
+        return DTYPE_INFO[wide].has_zero
     if narrow in FLOATS:
         return wide in FLOATS and represents_float(wide, narrow)
     if narrow not in INTEGERS:

@@ -164,12 +164,12 @@ def _transpose(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int
 
 
 def _has_reassociable_range(dtype: str) -> bool:
-    """Return whether integers of a dtype wrap, or floats, which are not small, have the range of
-    f32 at least."""
+    """Return whether numbers of a dtype wrap, or have the range of f32 at least and are not small
+    floats."""
     if dtype in REASSOCIABLE_TYPES:
         return True
     info, least = DTYPE_INFO[dtype], DTYPE_INFO["f32"].max_exponent
-    return info.kind == "float" and not info.is_small and info.max_exponent >= least
+    return not info.is_small and info.max_exponent >= least
 
 
 def _scatter(b: Builder, makers: SingleUseMaker, maker: Op, dims: Sequence[int]) -> Value | None:

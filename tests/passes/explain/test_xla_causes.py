@@ -263,6 +263,7 @@ def test_the_number_of_followed_users_is_limited(monkeypatch: pytest.MonkeyPatch
 
 
 BACKWARD = 'metadata={op_name="jit(f)/transpose(jvp())/dot_general"}'
+PRODUCT = 'metadata={op_name="jit(f)/transpose(jvp())/mul"}'
 INTERMEDIATE = (
     "dot_general sums over a sharded dimension in the backward pass: each device has a partial "
     "derivative of an intermediate value, which other derivatives need"
@@ -277,14 +278,15 @@ DOT = "f32[8,8]{1,0} dot(a, p), lhs_contracting_dims={0}, rhs_contracting_dims={
     ("users", "text"),
     [
         # The derivative of a layer's input, from which the derivatives of the layer before follow.
-        (f"  a = f32[8,8]{{1,0}} tanh(c), {BACKWARD}\n  ROOT r = {DOT}, {BACKWARD}\n",
+        (f"  a = f32[8,8]{{1,0}} tanh(c), {PRODUCT}\n  ROOT r = {DOT}, {BACKWARD}\n",
          INTERMEDIATE),
+        ('  a = f32[8,8]{1,0} copy(c), metadata={op_name="jit(f)/while"}\n'
+         f"  ROOT r = {DOT}, {BACKWARD}\n", INTERMEDIATE),
         (f"  ROOT r = f32[8,8]{{1,0}} fusion(c, p), kind=kLoop, calls=fused, {BACKWARD}\n",
          INTERMEDIATE),
         (f"  a = f32[8,8]{{1,0}} tanh(c)\n  ROOT r = {DOT}, {BACKWARD}\n", INTERMEDIATE),
         # An elementwise operation of the backward pass, and a product of the program itself.
-        ('  ROOT a = f32[8,8]{1,0} tanh(c), metadata={op_name="jit(f)/transpose(jvp())/mul"}\n',
-         OF_ARGUMENT),
+        (f"  ROOT a = f32[8,8]{{1,0}} tanh(c), {PRODUCT}\n", OF_ARGUMENT),
         (f"  ROOT r = {DOT.replace('(a', '(c')}, "
          'metadata={op_name="jit(f)/dot_general"}\n', OF_ARGUMENT),
         # Another step uses the weight after its update.
@@ -485,8 +487,30 @@ ENTRY main {{
     ]
 
 
+def test_devices_of_one_group_compute_the_same_with_what_they_share() -> None:
+    """The operand %q differs between the groups, but not between the devices of each."""
+
+    def cause(sharding: str) -> XlaCause:
+        module = parse_hlo(f"""HloModule m, num_partitions=4
+
+ENTRY main {{
+  p = f32[4]{{0}} parameter(0), sharding={{devices=[2,2]<=[2,2]T(1,0) last_tile_dim_replicate}}
+  q = f32[8]{{0}} parameter(1), sharding={{{sharding}}}
+{INDEX.replace("parameter(1)", "parameter(2)")}\
+  c = f32[8]{{0}} all-gather(p), dimensions={{0}}, {GROUPS.replace("{0,1}", "{0,1},{2,3}")}, metadata={{op_name="jit(f)/add"}}
+  t = f32[8]{{0}} power(c, q), metadata={{op_name="jit(f)/pow"}}
+  ROOT {NAMED_SLICE}
+}}
+""")  # noqa: E501
+        return find_xla_causes(module)["c"]
+
+    shared = cause("devices=[2,2]<=[4] last_tile_dim_replicate")
+    assert (shared.kind, shared.operation) == (KINDS.REPLICATION, "pow")
+    assert cause("devices=[2,2]<=[2,2]T(1,0) last_tile_dim_replicate").kind is KINDS.OPERAND
+
+
 def test_a_contraction_of_the_next_iteration_uses_a_derivative() -> None:
-    def text_of(update: str) -> str:
+    def text_of(update: str, metadata: str = BACKWARD) -> str:
         state = "(f32[8,8]{1,0}, f32[8,8]{1,0})"
         module = parse_hlo(f"""HloModule m, num_partitions=2
 
@@ -494,7 +518,7 @@ body {{
   s = {state} parameter(0)
   v = f32[8,8]{{1,0}} get-tuple-element(s), index=0
   p = f32[8,8]{{1,0}} get-tuple-element(s), index=1
-  d = f32[8,8]{{1,0}} dot(v, p), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, {BACKWARD}
+  d = f32[8,8]{{1,0}} dot(v, p), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}, {metadata}
   c = f32[8,8]{{1,0}} all-reduce(d), {GROUPS}, {BACKWARD}
   u = {update}
   ROOT next = {state} tuple(u, p)
@@ -514,6 +538,8 @@ ENTRY main {{
 """)
         return find_xla_causes(module)["c"].text
 
-    assert text_of(f"f32[8,8]{{1,0}} tanh(c), {BACKWARD}") == INTERMEDIATE
+    assert text_of(f"f32[8,8]{{1,0}} tanh(c), {PRODUCT}") == INTERMEDIATE
+    # Each iteration adds a derivative to those of the iterations before.
+    assert text_of(f"f32[8,8]{{1,0}} add(c, v), {PRODUCT}", FORWARD) == OF_ARGUMENT
     optimizer = 'f32[8,8]{1,0} sqrt(c), metadata={op_name="jit(f)/sqrt"}'
     assert text_of(optimizer) == OF_ARGUMENT

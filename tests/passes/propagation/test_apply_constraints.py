@@ -123,3 +123,39 @@ def test_users_in_other_blocks_are_not_below_a_chain() -> None:
     assert "yield %b" in found
     assert [line for line in found if "(%b)" in line and "exp" in line]
     assert [line for line in found if "(%b)" in line and "sin" in line]
+
+
+def test_the_first_constraint_of_a_carried_value_shards_it() -> None:
+    """The loop returns a broadcast, which has no sharding of its own."""
+    types = types_by_name("""\
+func @f(
+  %a: f32[8],
+) -> (f32[8]) {
+  %b = scan(%a, carries=1, length=4) : f32[8] {
+    (%c: f32[8]) =>
+    %d = sharding_constraint(%c) : f32[8@x]
+    %s = sum(%d, dims=[0]) : f32[]
+    %e = broadcast(%s, dims=[]) : f32[8]
+    yield %e
+  }
+  return %b
+}
+""")
+    assert {types[name] for name in "abce"} == {"f32[8@x]"}
+
+
+def test_elements_of_a_scan_have_the_sharding_of_the_whole_before_a_constraint_applies() -> None:
+    types = types_by_name("""\
+func @f(
+  %a: f32[4, 8@y],
+) -> (f32[4]) {
+  %b = scan(%a, carries=0, length=4) : f32[4] {
+    (%c: f32[8]) =>
+    %d = sharding_constraint(%c) : f32[8@x]
+    %s = sum(%d, dims=[0]) : f32[]
+    yield %s
+  }
+  return %b
+}
+""")
+    assert types["c"] == "f32[8@y]"

@@ -68,8 +68,11 @@ def test_factors_and_quotients(dtype: str, operation: str, folded: bool) -> None
 
 @pytest.mark.parametrize(
     ("dtype", "folded"),
-    [("f32", True), ("i8", True), ("bf16", True), ("f16", False), ("f8e4m3fn", False)],
-)
+    [
+        ("f32", True), ("i8", True), ("bf16", True), ("f16", False), ("f8e4m3fn", False),
+        ("f8e8m0fnu", False),
+    ],
+)  # fmt: skip
 def test_scatters_are_added_up_in_types_with_the_range_of_the_sum(dtype: str, folded: bool) -> None:
     module = parse(f"""\
 func @main(
