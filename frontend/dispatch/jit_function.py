@@ -4,7 +4,6 @@ Inside of another trace the function is inlined into the enclosing program (`inl
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from types import MethodType
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, final
 from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Launch
 from shardir.backends.native import native, vectorcall_class
-from shardir.frontend.argument_checks import check_call_signature, check_positional_only
+from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.argument_placement import DevicePlacement, Placement
+from shardir.frontend.dispatch.boundary_shardings import BoundaryShardings
 from shardir.frontend.dispatch.cache_info import CacheInfo, CallKey, CompilationLog
 from shardir.frontend.dispatch.call_table import (
     CallTable,
@@ -36,14 +36,13 @@ from shardir.frontend.dispatch.inlined_traces import InlinedTraces
 from shardir.frontend.dispatch.programs.compilation import prepare_backend
 from shardir.frontend.dispatch.programs.deferred_arguments import (
     ChosenCalls,
+    UnplannedCall,
     find_deferred,
-    stated_shardings,
-    unsharded_program,
+    lower_as_chosen,
 )
 from shardir.frontend.dispatch.programs.donation import run_with_donation
 from shardir.frontend.dispatch.programs.lowering import (
     LoweredProgram,
-    check_boundary_divides,
     lower,
 )
 from shardir.frontend.dispatch.programs.runnable import Runnable
@@ -53,7 +52,6 @@ from shardir.frontend.dispatch.traced_calls import (
     ArgumentLeaf,
     check_argument_leaf,
     is_array_like,
-    resolve_argument_sharding,
     signature_of_leaf,
     signatures_of,
     trace_call,
@@ -66,13 +64,8 @@ from shardir.frontend.errors import (
 )
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
-from shardir.frontend.shardings.deferred_sharding import DeferredSharding
 from shardir.frontend.shardings.devices import Device, local_devices
-from shardir.frontend.shardings.requested_sharding import (
-    broadcast_sharding_requests,
-    resolve_sharding,
-)
-from shardir.frontend.shardings.sharding import Sharding, SingleDeviceSharding
+from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import find_definition, with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
@@ -128,8 +121,10 @@ class JitFunction:
         checks its arguments while it is traced."""
         update_wrapper(self, fun)
         self._fun, self._parameters = fun, parameters
-        self._in, self._out = in_shardings, out_shardings
-        self._uneven, self._backend, self._device = uneven, backend, device
+        self._shardings = BoundaryShardings(
+            parameters.name, in_shardings, out_shardings, device, uneven
+        )
+        self._backend = backend
         self._compiler_options, self._passes = compiler_options, passes
         self._transform = transform
         self._placement = placement if device is None else DevicePlacement(parameters, device)
@@ -244,10 +239,6 @@ class JitFunction:
             begin = perf_counter()
             program, structure = self._lower(*call).make_program()
             seconds = perf_counter() - begin
-            if known.has_donated:
-                numbers = tree.unflatten(tree.flatten(dynamic)[1], range(len(leaves)))
-                positions, others = known.merge_arguments(numbers, *call)
-                program.donate(tree.leaves(known.donated_arguments(tuple(positions), others)))
             found = CompiledCall(program, None if structure.is_leaf() else structure, None, objects)
             self._calls.add(signature, found)  # Last, because other threads read the table.
             self._compilations.add(
@@ -314,7 +305,7 @@ class JitFunction:
             self._parameters,
             in_shardings,
             out_shardings,
-            self._uneven,
+            self._shardings.uneven,
             self._backend,
             None,
             self._compiler_options,
@@ -377,10 +368,10 @@ class JitFunction:
             ArgumentLeaf(label, f"argument {label} of {known.name}", signature)
             for label, signature in zip(labels, signatures, strict=True)
         ]
-        requests = self._in_requests(dynamic, len(leaves))
+        requests = self._shardings.argument_requests(dynamic, len(leaves))
         deferred = find_deferred(requests, known.name)
-        requested = self._resolve_requests(requests, "in_shardings")
-        homes = self._place_arguments(leaves, described, requested)
+        requested = self._shardings.resolve_arguments(requests)
+        homes = self._shardings.place_arguments(leaves, described, requested)
 
         def rebuild(tracers: Iterator[Tracer]) -> tuple[Sequence[PyTree], dict[str, PyTree]]:
             return known.merge_arguments(tree.unflatten(structure, tracers), args, options)
@@ -388,12 +379,8 @@ class JitFunction:
         traced, results = trace_call(
             self._call_traced, known.name, described, rebuild, shardings=homes
         )
-        donated: list[int] = []
-        if known.has_donated:
-            numbers = tree.unflatten(structure, range(len(leaves)))
-            filled, named = known.merge_arguments(numbers, args, options)
-            donated = tree.leaves(known.donated_arguments(tuple(filled), named))
-        out = self._resolve_out_shardings(results)
+        donated = known.donated_leaves(structure, args, options)
+        out = self._shardings.resolve_results(results)
 
         def lower_with(
             homes: Sequence[Sharding | None], out: Sequence[Sharding | None]
@@ -403,7 +390,7 @@ class JitFunction:
                 homes,
                 out,
                 [leaf.description for leaf in described],
-                resolve_uneven_mode(self._uneven, known.name),
+                resolve_uneven_mode(self._shardings.uneven, known.name),
                 None if self._backend is None else local_devices(backend=self._backend)[0],
                 resolve_pipeline(self._passes, known.name),
             )
@@ -412,22 +399,10 @@ class JitFunction:
         if deferred is None:
             plan = lower_with(homes, out)
         else:
-            stated = stated_shardings(signatures, requested)
-            chosen = self._chosen.choose(
-                deferred,
-                (structure, tuple(each.abstract for each in signatures), static, trace_context()),
-                stated,
-                [each.abstract.type.rank for each in signatures],
-                lambda: unsharded_program(
-                    lower_with([None] * len(leaves), out), stated, out, donated
-                ),
-            )
-            homes = self._place_arguments(leaves, described, chosen.arguments)
-            find_plan = chosen.find_plan
-            kept = [own or planned for own, planned in zip(out, chosen.results, strict=True)]
-            plan = lower_with(homes, kept)
-            if chosen.constrain is not None:
-                plan = replace(plan, module=chosen.constrain(plan.module))
+            call = UnplannedCall(structure, static, signatures, requested, out, donated)
+            chosen = self._chosen.choose(deferred, call, lower_with)
+            homes = self._shardings.place_arguments(leaves, described, chosen.arguments)
+            plan, find_plan = lower_as_chosen(chosen, homes, out, lower_with), chosen.find_plan
         return Lowered(
             plan,
             traced,
@@ -437,62 +412,8 @@ class JitFunction:
             find_definition(self._fun),
             donated,
             known.static,
-            self._device,
+            self._shardings.device,
             _find_plan=find_plan and partial(find_plan, self),
-        )
-
-    def _place_arguments(
-        self,
-        leaves: Sequence[PyTree],
-        described: Sequence[ArgumentLeaf],
-        requested: Sequence[Sharding | None],
-    ) -> list[Sharding | None]:
-        """Return the sharding of each argument; raise if it is elsewhere or does not divide."""
-        if self._device is not None:
-            return list(requested)  # Calls move their arguments there.
-        homes = [
-            resolve_argument_sharding(leaf, sharding)
-            for leaf, sharding in zip(described, requested, strict=True)
-        ]
-        uneven = resolve_uneven_mode(self._uneven, self._parameters.name)
-        for given, leaf, sharding in zip(leaves, described, homes, strict=True):
-            # A committed array was checked when it was placed.
-            there = type(given) is Array and leaf.signature.sharding is not None
-            if sharding is not None and not there:
-                check_boundary_divides(
-                    leaf.description, sharding, leaf.signature.abstract.type, uneven
-                )
-        return homes
-
-    def _in_requests(self, dynamic: Dynamic, count: int) -> list[object]:
-        """Return the requested sharding of each argument, not yet resolved."""
-        if self._device is not None:
-            return [SingleDeviceSharding(self._device)] * count
-        if self._in is None:
-            return [None] * count
-        args, options = dynamic
-        check_positional_only(f"{self._parameters.name} has in_shardings", options)
-        word = f"in_shardings of {self._parameters.name}"
-        return broadcast_sharding_requests(self._in, args, word)
-
-    def _resolve_requests(self, requests: Sequence[object], option: str) -> list[Sharding | None]:
-        """Return the shardings of requests, `None` for those that are deferred."""
-        word = f"{option} of {self._parameters.name}"
-        return [
-            None if isinstance(each, DeferredSharding) else resolve_sharding(each, word)
-            for each in requests
-        ]
-
-    def _resolve_out_shardings(self, results: tree.PyTreeDef) -> list[Sharding | None]:
-        """Return the requested sharding of each result."""
-        if self._device is not None:
-            return [SingleDeviceSharding(self._device)] * results.num_leaves
-        if self._out is None:
-            return [None] * results.num_leaves  # Arrays of float0 are no leaves of the results.
-        whole = tree.unflatten(results, range(results.num_leaves))
-        word = f"out_shardings of {self._parameters.name}"
-        return self._resolve_requests(
-            broadcast_sharding_requests(self._out, whole, word), "out_shardings"
         )
 
     def _call_traced(self, *args: PyTree, **options: PyTree) -> PyTree:
@@ -520,7 +441,7 @@ class JitFunction:
         for leaf, label in zip(leaves, known.labels(*dynamic), strict=True):
             if not is_array_like(leaf):
                 check_argument_leaf(known, leaf, label)
-        requests = self._in_requests(dynamic, len(leaves))
+        requests = self._shardings.argument_requests(dynamic, len(leaves))
         if find_deferred(requests, known.name) is not None:
             raise ArgumentError(
                 with_location(
@@ -529,7 +450,7 @@ class JitFunction:
                     "in the outermost jit"
                 )
             )
-        in_shardings = self._resolve_requests(requests, "in_shardings")
+        in_shardings = self._shardings.resolve_arguments(requests)
         tracers = [
             as_tracer(leaf) if sharding is None else constrain(as_tracer(leaf), sharding)
             for leaf, sharding in zip(leaves, in_shardings, strict=True)
@@ -555,7 +476,7 @@ class JitFunction:
                 )
             ) from None
         outs, results = tree.flatten(result)
-        requested = self._resolve_out_shardings(results)
+        requested = self._shardings.resolve_results(results)
         return tree.unflatten(
             results,
             [

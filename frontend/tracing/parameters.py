@@ -36,7 +36,6 @@ class Parameters:
     variadic: str
     static: frozenset[int]
     static_names: frozenset[str]
-    has_donated: bool
     donated_numbers: frozenset[int]
     donated_names: frozenset[str]
 
@@ -85,8 +84,7 @@ class Parameters:
         static, static_names = resolve(word, static_argnums, static_argnames)
         donated, donated_names = resolve("donate", donate_argnums, donate_argnames)
         _check_distinct(name, static, donated)
-        any_donated = bool(donated or donated_names)
-        return cls(name, names, variadic, static, static_names, any_donated, donated, donated_names)
+        return cls(name, names, variadic, static, static_names, donated, donated_names)
 
     @cached_property
     def counts_from_end(self) -> bool:
@@ -177,12 +175,14 @@ class Parameters:
             return self.names[number]
         return f"{self.variadic or 'args'}.{number - len(self.names)}"
 
-    def donated_arguments(
-        self, args: tuple[PyTree, ...], options: dict[str, PyTree]
-    ) -> list[PyTree]:
-        """Return the donated arguments of a call."""
-        given = [args[i] for i in sorted(self.donated_numbers) if i < len(args)]
-        return given + [options[name] for name in sorted(options) if name in self.donated_names]
+    def donated_leaves(
+        self, structure: tree.PyTreeDef, args: tuple[PyTree, ...], options: dict[str, PyTree]
+    ) -> list[int]:
+        """Return the donated leaves of the dynamic arguments of a call, which have `structure`."""
+        numbers = tree.unflatten(structure, range(structure.num_leaves))
+        filled, named = self.merge_arguments(numbers, args, options)
+        given = [filled[i] for i in sorted(self.donated_numbers) if i < len(filled)]
+        return tree.leaves(given + [named[x] for x in sorted(named) if x in self.donated_names])
 
 
 def positions_in_call(fun: str, numbers: frozenset[int], count: int) -> frozenset[int]:

@@ -7,14 +7,16 @@ one, is therefore planned once.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import final
+from dataclasses import dataclass, replace
+from typing import TypeAlias, final
 
 from shardir.frontend.arrays.signature import ArraySignature
-from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS
+from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
 from shardir.frontend.dispatch.programs.donation import reusable_parameters
 from shardir.frontend.dispatch.programs.lowering import LoweredProgram
 from shardir.frontend.dispatch.programs.runnable import default_pipeline
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.pytree import tree
 from shardir.frontend.shardings.deferred_sharding import (
     ChosenShardings,
     DeferredSharding,
@@ -50,21 +52,23 @@ def stated_shardings(
     )
 
 
-def unsharded_program(
-    lowered: LoweredProgram,
-    stated: tuple[Sharding | None, ...],
-    out: Sequence[Sharding | None],
-    donated: Sequence[int],
-) -> UnshardedProgram:
-    """Return the program for which shardings are chosen, lowered without those of arguments."""
-    function = lowered.module.main
-    return UnshardedProgram(
-        lowered.module,
-        mesh_of_requests((*stated, *out)) or current_mesh(),
-        stated,
-        str(default_pipeline(lowered)),
-        reusable_parameters(donated, function, [value.type for value in function.body.returns]),
-    )
+LowerWith: TypeAlias = Callable[
+    [Sequence[Sharding | None], Sequence[Sharding | None]], LoweredProgram
+]
+"""Lowers a traced program with these shardings of its arguments and results."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnplannedCall:
+    """A call for which shardings are chosen: the structure and signatures of its arguments, its
+    static arguments, the requested shardings of arguments and results, and the donated leaves."""
+
+    structure: tree.PyTreeDef
+    static: Hashable
+    signatures: Sequence[ArraySignature]
+    requested: Sequence[Sharding | None]
+    results: Sequence[Sharding | None]
+    donated: Sequence[int]
 
 
 @final
@@ -75,19 +79,19 @@ class ChosenCalls:
         self._known: dict[Hashable, list[ChosenShardings]] = {}
 
     def choose(
-        self,
-        request: DeferredSharding,
-        key: Hashable,
-        stated: tuple[Sharding | None, ...],
-        ranks: Sequence[int],
-        make_program: Callable[[], UnshardedProgram],
+        self, request: DeferredSharding, call: UnplannedCall, lower_with: LowerWith
     ) -> ChosenShardings:
         """Return the shardings of a call: known ones that agree with those stated, or new ones."""
+        abstracts = tuple(each.abstract for each in call.signatures)
+        key = call.structure, abstracts, call.static, trace_context()
         known = self._known.get(key, [])
+        stated = stated_shardings(call.signatures, call.requested)
+        ranks = [each.type.rank for each in abstracts]
         for chosen in known:
             if chosen.agrees_with(stated, ranks):
                 return chosen
-        chosen = request.choose(make_program())
+        lowered = lower_with([None] * len(stated), call.results)
+        chosen = request.choose(_unsharded_program(lowered, stated, call))
         if len(self._known) >= MAX_CACHED_PROGRAMS:
             self._known.clear()
         self._known.setdefault(key, []).append(chosen)
@@ -96,3 +100,33 @@ class ChosenCalls:
     def clear(self) -> None:
         """Remove all chosen shardings."""
         self._known.clear()
+
+
+def _unsharded_program(
+    lowered: LoweredProgram, stated: tuple[Sharding | None, ...], call: UnplannedCall
+) -> UnshardedProgram:
+    """Return the program for which shardings are chosen, lowered without those of arguments."""
+    function = lowered.module.main
+    types = [value.type for value in function.body.returns]
+    return UnshardedProgram(
+        lowered.module,
+        mesh_of_requests((*stated, *call.results)) or current_mesh(),
+        stated,
+        str(default_pipeline(lowered)),
+        reusable_parameters(call.donated, function, types),
+    )
+
+
+def lower_as_chosen(
+    chosen: ChosenShardings,
+    homes: Sequence[Sharding | None],
+    results: Sequence[Sharding | None],
+    lower_with: LowerWith,
+) -> LoweredProgram:
+    """Return the program whose arguments have the shardings `homes`, lowered with the chosen
+    shardings of other values; the requested ones of `results` precede those."""
+    kept = [own or planned for own, planned in zip(results, chosen.results, strict=True)]
+    plan = lower_with(homes, kept)
+    if chosen.constrain is None:
+        return plan
+    return replace(plan, module=chosen.constrain(plan.module))

@@ -77,8 +77,6 @@ class Lowered(InspectedProgram):
         if passes is not None:
             return self._with_pipeline(resolve_pipeline(passes, "compile")).compile()
         runnable, _ = self.make_program()
-        if self._donated:
-            runnable.donate(self._donated)
         return Compiled(self, runnable)
 
     @traceback_boundary
@@ -92,6 +90,8 @@ class Lowered(InspectedProgram):
     def make_program(self) -> tuple[Runnable, tree.PyTreeDef]:
         """Return the program as `jit` caches it, and the structure of its result."""
         runnable = Runnable(self._plan, self._traced.results, self._traced.captured)
+        if self._donated:
+            runnable.donate(self._donated)
         return runnable, self.out_tree
 
     def check_arguments(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[PyTree]:
