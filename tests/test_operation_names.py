@@ -15,7 +15,7 @@ ALLOWED = {
     "shardir/interop/jax_shim/module_facade.py": "submodules of jax",
     "shardir/stablehlo/reading/formulas.py": "operations of StableHLO",
     "passes/explain/explained_pipeline.py": "passes",
-    "passes/explain/xla_causes.py": "primitives of JAX in the metadata of XLA's operations",
+    "passes/explain/xla/xla_causes.py": "primitives of JAX in the metadata of XLA's operations",
     "passes/planning/kernel_compiler.py": "functions of Python that kernels call",
     "backends/cpu/kernels/math/library.py": "functions of the mathematical library",
 }

@@ -20,7 +20,7 @@ from shardir.ir.module import Module
 from shardir.op_rules.custom_rules import rules
 from shardir.passes import explain as explaining
 from shardir.passes.explain.explained_pipeline import ExplainedPipeline
-from shardir.passes.explain.propagation_edges import show_propagation_edges
+from shardir.passes.explain.propagation_history.propagation_edges import show_propagation_edges
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate
 

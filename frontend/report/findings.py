@@ -23,7 +23,7 @@ from shardir.passes.explain.collective_causes import (
 )
 from shardir.passes.explain.communication import Communication
 from shardir.passes.explain.explanation import revisions_of
-from shardir.passes.explain.history import FunctionHistory
+from shardir.passes.explain.propagation_history.history import FunctionHistory
 from shardir.passes.explain.reports import AxesRequest, Conflict, Coverage, Dependence
 
 

@@ -14,15 +14,15 @@ from shardir.frontend.report.tables import ReportTables, Table
 from shardir.ir.module import Value
 from shardir.ir.sharding import Axis, Sharding
 from shardir.ir.types import TensorType
-from shardir.passes.explain.absences import absences
-from shardir.passes.explain.axis_origins import (
+from shardir.passes.explain.propagation_history.absences import absences
+from shardir.passes.explain.propagation_history.axis_origins import (
     AxisHop,
     OriginQuery,
     link_of_hop,
     origins_of,
     query_at_source,
 )
-from shardir.passes.explain.history import FunctionHistory, value_text
+from shardir.passes.explain.propagation_history.history import FunctionHistory, value_text
 from shardir.passes.explain.reports import Absence
 
 

@@ -2,7 +2,7 @@
 
 Input: a module, or the result of `jit(f).lower(...)`. Output: plain data that is readable when
 printed. The functions propagate with a record (`passes.propagation.record`) and evaluate it. Start
-with `explanation.py` and `history.py`.
+with `explanation.py` and `propagation_history/history.py`.
 
     explain(program, "h")             the origin of each axis of a value, and why others are absent
     conflicts(program)                conflicting shardings, the chosen one, and the others' cost
@@ -17,10 +17,7 @@ with `explanation.py` and `history.py`.
     compare_with_xla(hlo, program)    the same collectives beside those of shardir's plan
 """
 
-from shardir.passes.explain import (
-    report_text as report_text,
-    xla_report_text as xla_report_text,
-)
+from shardir.passes.explain import report_text as report_text
 from shardir.passes.explain.collective_causes import explain_collective as explain_collective
 from shardir.passes.explain.communication import (
     CollectiveList as CollectiveList,
@@ -34,7 +31,8 @@ from shardir.passes.explain.order_sensitivity import order_sensitive as order_se
 from shardir.passes.explain.peak_memory import peak_memory as peak_memory
 from shardir.passes.explain.propagated_program import ExplainError as ExplainError
 from shardir.passes.explain.what_if import what_if as what_if
-from shardir.passes.explain.xla import (
+from shardir.passes.explain.xla import xla_report_text as xla_report_text
+from shardir.passes.explain.xla.xla_communication import (
     compare_with_xla as compare_with_xla,
     xla_communication as xla_communication,
 )

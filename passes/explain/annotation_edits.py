@@ -7,8 +7,8 @@ from shardir.ir.builder import substitute
 from shardir.ir.module import Function, Module, Value
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
-from shardir.passes.explain.history import RESULT_PREFIX, value_text
 from shardir.passes.explain.propagated_program import ExplainError, result_number
+from shardir.passes.explain.propagation_history.history import RESULT_PREFIX, value_text
 from shardir.passes.explain.reports import Change
 from shardir.passes.rewriting import all_values
 from shardir.text.literals import format_name

@@ -18,15 +18,15 @@ from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.sharding import Sharding
 from shardir.ir.types import TensorType
-from shardir.passes.explain.axis_origins import origins_of_value
 from shardir.passes.explain.communication import with_source_line
-from shardir.passes.explain.history import FunctionHistory
 from shardir.passes.explain.propagated_program import (
     ExplainError,
     Program,
     pipeline_of,
     propagate_with_history,
 )
+from shardir.passes.explain.propagation_history.axis_origins import origins_of_value
+from shardir.passes.explain.propagation_history.history import FunctionHistory
 from shardir.passes.explain.reports import Annotation, Report
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.propagate import Propagate

@@ -19,13 +19,13 @@ from shardir.ir.sharding import REPLICATED_DIM, Axes, DimSharding, Sharding, cou
 from shardir.ir.sub_axes import take_disjoint_prefix
 from shardir.op_rules.factors import FactorKind, FactorRule
 from shardir.ops.control_flow.manual_computation import add_manual_axes
-from shardir.passes.explain.axis_origins import origin_annotations
-from shardir.passes.explain.factor_precedence import delay_reason, lost_to
-from shardir.passes.explain.history import FunctionHistory, dims_of, sizes_of
-from shardir.passes.explain.manual_edges import manual_edge, tensor_types
 from shardir.passes.explain.propagated_program import Program, pipeline_of, propagate_with_history
+from shardir.passes.explain.propagation_history.axis_origins import origin_annotations
+from shardir.passes.explain.propagation_history.factor_precedence import delay_reason, lost_to
+from shardir.passes.explain.propagation_history.history import FunctionHistory, dims_of, sizes_of
+from shardir.passes.explain.propagation_history.manual_edges import manual_edge, tensor_types
+from shardir.passes.explain.propagation_history.sub_axes import overlaps_any
 from shardir.passes.explain.reports import Annotation, AxesRequest, Conflict, Conflicts, Verdict
-from shardir.passes.explain.sub_axes import overlaps_any
 from shardir.passes.propagation.factor_projection import ProjectedTensor, project_to_factors
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import PropagationStep, RefusalReason

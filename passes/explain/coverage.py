@@ -6,15 +6,15 @@ from shardir.ir.location import SourceLocations
 from shardir.ir.module import Op
 from shardir.ir.sharding import Axis, Sharding, count_positions
 from shardir.ir.types import TensorType
-from shardir.passes.explain.history import FunctionHistory, op_text, value_text
 from shardir.passes.explain.propagated_program import (
     Program,
     PropagatedProgram,
     pipeline_of,
     propagate_with_history,
 )
+from shardir.passes.explain.propagation_history.history import FunctionHistory, op_text, value_text
+from shardir.passes.explain.propagation_history.sub_axes import difference_of_axes
 from shardir.passes.explain.reports import Coverage, UnruledOperation, UnshardedDim
-from shardir.passes.explain.sub_axes import difference_of_axes
 from shardir.passes.explain.unused_annotations import unused_annotations
 from shardir.passes.propagation.propagate import Propagate
 

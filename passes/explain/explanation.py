@@ -5,16 +5,8 @@ from collections.abc import Iterator
 from shardir.errors import suggest_name
 from shardir.ir.location import SourceLocations
 from shardir.ir.module import Module
-from shardir.passes.explain.absences import absences
-from shardir.passes.explain.axis_origins import axis_chains
 from shardir.passes.explain.communication import communication_totals, count_traffic
 from shardir.passes.explain.conflicts import conflicts_of
-from shardir.passes.explain.history import (
-    RESULT_PREFIX,
-    ExplainedValue,
-    FunctionHistory,
-    stated_annotations,
-)
 from shardir.passes.explain.order_sensitivity import order_sensitivity_of
 from shardir.passes.explain.propagated_program import (
     ExplainError,
@@ -22,6 +14,14 @@ from shardir.passes.explain.propagated_program import (
     pipeline_of,
     propagate_with_history,
     result_number,
+)
+from shardir.passes.explain.propagation_history.absences import absences
+from shardir.passes.explain.propagation_history.axis_origins import axis_chains
+from shardir.passes.explain.propagation_history.history import (
+    RESULT_PREFIX,
+    ExplainedValue,
+    FunctionHistory,
+    stated_annotations,
 )
 from shardir.passes.explain.reports import Chain, Explanation, Revision, Summary
 from shardir.passes.propagation.propagate import Propagate

@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from shardir.ir.location import SourceLocations
 from shardir.ir.sharding import Sharding
-from shardir.passes.explain.axis_origins import origin_annotations
-from shardir.passes.explain.history import FunctionHistory, value_text
 from shardir.passes.explain.propagated_program import (
     Program,
     PropagatedProgram,
     pipeline_of,
     propagate_with_history,
 )
+from shardir.passes.explain.propagation_history.axis_origins import origin_annotations
+from shardir.passes.explain.propagation_history.history import FunctionHistory, value_text
 from shardir.passes.explain.reports import Annotation, Dependence, OrderSensitivity
 from shardir.passes.propagation.propagate import Propagate
 

@@ -8,7 +8,7 @@ from shardir.cost.communication import name_counted_function
 from shardir.cost.memory import MemoryEstimate, MemoryTimeline, estimate_memory, memory_timeline
 from shardir.ir.location import SourceLocations, find_location
 from shardir.ir.module import Loc, Module, Op, Value
-from shardir.passes.explain.history import value_text
+from shardir.passes.explain.propagation_history.history import value_text
 from shardir.passes.explain.reports import Report
 from shardir.text.printer import Printer
 

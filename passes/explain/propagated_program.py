@@ -14,7 +14,11 @@ from shardir.ir.location import SourceLocations
 from shardir.ir.module import Function, Module
 from shardir.op_rules.custom_rules import rules_in_force
 from shardir.passes.explain.explained_pipeline import ExplainedPipeline
-from shardir.passes.explain.history import RESULT_PREFIX, FunctionHistory, ShardingChange
+from shardir.passes.explain.propagation_history.history import (
+    RESULT_PREFIX,
+    FunctionHistory,
+    ShardingChange,
+)
 from shardir.passes.pipeline import DEFAULT_PIPELINE, Pass, PassObserver, Pipeline
 from shardir.passes.propagation.propagate import PreparedFunction, Propagate, initial_state
 from shardir.passes.propagation.propagation_levels import PropagationState

@@ -12,8 +12,12 @@ from shardir import ops
 from shardir.ir.module import Value
 from shardir.ir.sharding import Sharding
 from shardir.passes.explain.annotation_edits import changes, remove_annotation
-from shardir.passes.explain.history import RESULT_PREFIX, FunctionHistory, stated_annotations
 from shardir.passes.explain.propagated_program import PropagatedProgram
+from shardir.passes.explain.propagation_history.history import (
+    RESULT_PREFIX,
+    FunctionHistory,
+    stated_annotations,
+)
 from shardir.passes.explain.reports import Annotation, Subject
 from shardir.passes.propagation.finish import BoundaryKind
 from shardir.passes.propagation.propagate import Propagate

@@ -13,7 +13,6 @@ from shardir.passes.explain.annotation_edits import (
 )
 from shardir.passes.explain.communication import communication_totals
 from shardir.passes.explain.explanation import explanation, find_value
-from shardir.passes.explain.history import FunctionHistory
 from shardir.passes.explain.propagated_program import (
     ExplainError,
     Program,
@@ -21,6 +20,7 @@ from shardir.passes.explain.propagated_program import (
     pipeline_of,
     propagate_with_history,
 )
+from shardir.passes.explain.propagation_history.history import FunctionHistory
 from shardir.passes.explain.reports import Absence, Difference, Explanation
 from shardir.passes.propagation.propagate import Propagate
 from shardir.text.literals import format_name

@@ -7,7 +7,7 @@ import pytest
 from shardir.errors import ParseError
 from shardir.frontend.random_programs.programs import random_program
 from shardir.passes import Pipeline, Propagate
-from shardir.passes.explain.propagation_edges import show_propagation_edges
+from shardir.passes.explain.propagation_history.propagation_edges import show_propagation_edges
 from shardir.stablehlo.debug_attributes import DescribedModule
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read_described

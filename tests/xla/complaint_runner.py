@@ -17,7 +17,7 @@ from shardir.cost.communication import sum_collectives
 from shardir.hlo.collectives import list_hlo_collectives
 from shardir.hlo.parser import parse_hlo
 from shardir.interop.jax import explain_xla
-from shardir.passes.explain.xla import XlaCommunication
+from shardir.passes.explain.xla.xla_communication import XlaCommunication
 from tests.xla.complaints import COMPLAINTS, Complaint
 from tests.xla.further_complaints import FURTHER_COMPLAINTS, OWN_PROGRAMS
 

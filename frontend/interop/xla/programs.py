@@ -17,7 +17,7 @@ from shardir.hlo.parser import parse_hlo
 from shardir.ir.module import Module
 from shardir.passes.explain import compare_with_xla, xla_communication
 from shardir.passes.explain.propagated_program import HasModule, pipeline_of
-from shardir.passes.explain.xla import XlaCommunication, XlaComparison
+from shardir.passes.explain.xla.xla_communication import XlaCommunication, XlaComparison
 from shardir.stablehlo.reader import read as read_stablehlo
 
 

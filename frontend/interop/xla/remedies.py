@@ -29,8 +29,13 @@ from shardir.frontend.interop.xla.source_expressions import (
 from shardir.ir.location import Loc
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Module, Value
-from shardir.passes.explain.xla import LineComparison, Remedy, XlaComparison, line_text
-from shardir.passes.explain.xla_causes import XlaCauseKind
+from shardir.passes.explain.xla.xla_causes import XlaCauseKind
+from shardir.passes.explain.xla.xla_communication import (
+    LineComparison,
+    Remedy,
+    XlaComparison,
+    line_text,
+)
 
 MAX_CONSTRAINTS_PER_LINE = 2
 """The maximum number of constraints that one remedy adds to a line."""

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from shardir.passes import Propagate
-from shardir.passes.explain.propagation_edges import show_propagation_edges
+from shardir.passes.explain.propagation_history.propagation_edges import show_propagation_edges
 from shardir.text.parser import parse
 
 MESH = "mesh @m = [a=2, b=2, c=8]\n\n"

@@ -8,13 +8,13 @@ import pytest
 
 from shardir.ir.sharding import Axes, Axis, Sharding
 from shardir.ir.sub_axes import append_axis
-from shardir.passes.explain.axis_origins import origins_of
 from shardir.passes.explain.conflicts import conflicts_of
 from shardir.passes.explain.explained_pipeline import ExplainedPipeline
 from shardir.passes.explain.explanation import explanation
-from shardir.passes.explain.history import FunctionHistory
 from shardir.passes.explain.propagated_program import pipeline_of, propagate_with_history
-from shardir.passes.explain.sub_axes import difference_of_axes, overlaps_any
+from shardir.passes.explain.propagation_history.axis_origins import origins_of
+from shardir.passes.explain.propagation_history.history import FunctionHistory
+from shardir.passes.explain.propagation_history.sub_axes import difference_of_axes, overlaps_any
 from shardir.passes.pipeline import Pipeline
 from shardir.passes.propagation.finish import sharding_axes
 from shardir.passes.propagation.propagate import Propagate

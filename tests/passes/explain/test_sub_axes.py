@@ -4,7 +4,7 @@ import pytest
 
 from shardir.ir.sharding import Axis, count_positions
 from shardir.ir.sub_axes import can_coexist, find_conflict
-from shardir.passes.explain.sub_axes import difference_of_axes, intersection
+from shardir.passes.explain.propagation_history.sub_axes import difference_of_axes, intersection
 
 
 @pytest.mark.parametrize("size", [6, 12, 24])

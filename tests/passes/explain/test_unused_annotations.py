@@ -3,8 +3,8 @@
 import pytest
 
 from shardir.passes.explain.explained_pipeline import ExplainedPipeline
-from shardir.passes.explain.history import stated_annotations
 from shardir.passes.explain.propagated_program import propagate_with_history
+from shardir.passes.explain.propagation_history.history import stated_annotations
 from shardir.passes.explain.unused_annotations import (
     is_unused,
     trial_without_annotations,

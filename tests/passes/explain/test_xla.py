@@ -13,7 +13,7 @@ from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.passes.explain import compare_with_xla, xla_communication
 from shardir.passes.explain.propagated_program import ExplainError
-from shardir.passes.explain.xla import Remedy
+from shardir.passes.explain.xla.xla_communication import Remedy
 from shardir.passes.pipeline import DEFAULT_PIPELINE
 from shardir.text.parser import parse
 
@@ -62,7 +62,9 @@ def test_the_collectives_of_xla_are_shown_in_tables() -> None:
 def test_extra_bytes_are_explained_with_the_constraint_that_avoids_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("shardir.passes.explain.xla.Path.cwd", lambda: Path("/me"))
+    monkeypatch.setattr(
+        "shardir.passes.explain.xla.xla_communication.Path.cwd", lambda: Path("/me")
+    )
     report = compare_with_xla(parse_hlo(GATHERED), program())
     assert str(report) == EXPECTED
     elsewhere = compare_with_xla(parse_hlo(GATHERED.replace("train.py", "/me/train.py")), program())

@@ -3,8 +3,8 @@
 import pytest
 
 from shardir.hlo.parser import parse_hlo
-from shardir.passes.explain import xla_causes
-from shardir.passes.explain.xla_causes import XlaCause, XlaCauseKind, find_xla_causes
+from shardir.passes.explain.xla import xla_causes
+from shardir.passes.explain.xla.xla_causes import XlaCause, XlaCauseKind, find_xla_causes
 
 GROUPS = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true"
 

@@ -7,8 +7,8 @@ is the annotation of the value itself.
 
 from shardir.ir.module import Function, Module, Value
 from shardir.passes import Propagate
-from shardir.passes.explain.axis_origins import origins_of
-from shardir.passes.explain.history import FunctionHistory
+from shardir.passes.explain.propagation_history.axis_origins import origins_of
+from shardir.passes.explain.propagation_history.history import FunctionHistory
 from shardir.passes.propagation.record import StatedSharding
 
 Origins = dict[str, set[str]]

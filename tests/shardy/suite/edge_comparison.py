@@ -10,7 +10,7 @@ from itertools import chain
 
 from shardir.ir.module import Module
 from shardir.passes import Propagate
-from shardir.passes.explain.propagation_edges import propagation_edges
+from shardir.passes.explain.propagation_history.propagation_edges import propagation_edges
 from shardir.stablehlo.propagation_edges import format_edges
 from shardir.stablehlo.reader import read
 from tests.shardy.suite.check_files import Case

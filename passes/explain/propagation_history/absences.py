@@ -14,9 +14,9 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.sharding import Axis, Sharding, count_positions
 from shardir.op_rules.factors import FactorRule
-from shardir.passes.explain.axis_origins import origins_of
-from shardir.passes.explain.factor_precedence import delay_reason, lost_to
-from shardir.passes.explain.history import (
+from shardir.passes.explain.propagation_history.axis_origins import origins_of
+from shardir.passes.explain.propagation_history.factor_precedence import delay_reason, lost_to
+from shardir.passes.explain.propagation_history.history import (
     ExplainedValue,
     FunctionHistory,
     TensorVisit,
@@ -25,8 +25,12 @@ from shardir.passes.explain.history import (
     step_time,
     value_text,
 )
+from shardir.passes.explain.propagation_history.sub_axes import (
+    difference_of_axes,
+    intersections,
+    overlaps_any,
+)
 from shardir.passes.explain.reports import Absence
-from shardir.passes.explain.sub_axes import difference_of_axes, intersections, overlaps_any
 from shardir.passes.propagation.record import PropagationStep, Refusal, RefusalReason
 
 CellDim = tuple[int, int]

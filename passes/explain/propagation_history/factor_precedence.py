@@ -8,10 +8,10 @@ priority or its round.
 from dataclasses import dataclass
 
 from shardir.ir.sharding import count_positions
-from shardir.passes.explain.axis_origins import AxisArrival, origins_of
-from shardir.passes.explain.history import FunctionHistory, dims_of, sizes_of
+from shardir.passes.explain.propagation_history.axis_origins import AxisArrival, origins_of
+from shardir.passes.explain.propagation_history.history import FunctionHistory, dims_of, sizes_of
+from shardir.passes.explain.propagation_history.sub_axes import intersections, overlaps_any
 from shardir.passes.explain.reports import Verdict
-from shardir.passes.explain.sub_axes import intersections, overlaps_any
 from shardir.passes.propagation.aggressive import largest_sources
 from shardir.passes.propagation.factor_conflicts import agreed_axes
 from shardir.passes.propagation.priorities import (

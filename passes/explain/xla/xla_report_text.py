@@ -14,8 +14,13 @@ from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
 from shardir.passes.explain.report_rows import MAX_ROWS, amount_cells, first_rows, omitted_rows
 from shardir.passes.explain.reports import report_text
-from shardir.passes.explain.xla import LineComparison, XlaCommunication, XlaComparison, line_text
-from shardir.passes.explain.xla_causes import XlaCause, XlaCauseKind
+from shardir.passes.explain.xla.xla_causes import XlaCause, XlaCauseKind
+from shardir.passes.explain.xla.xla_communication import (
+    LineComparison,
+    XlaCommunication,
+    XlaComparison,
+    line_text,
+)
 
 
 @report_text.register

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from shardir.ir.module import Value
 from shardir.ir.sharding import Axis
-from shardir.passes.explain.history import FunctionHistory, dims_of
+from shardir.passes.explain.propagation_history.history import FunctionHistory, dims_of
+from shardir.passes.explain.propagation_history.sub_axes import difference_of_axes, intersections
 from shardir.passes.explain.reports import Annotation, Chain, Link
-from shardir.passes.explain.sub_axes import difference_of_axes, intersections
 from shardir.passes.propagation.record import PropagationStep, StatedSharding
 
 

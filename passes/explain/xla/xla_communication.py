@@ -21,7 +21,7 @@ from shardir.passes.collectives.combine import CombineCollectives
 from shardir.passes.explain.communication import Communication, communication, tabulate
 from shardir.passes.explain.propagated_program import ExplainError, Program, module_of, pipeline_of
 from shardir.passes.explain.reports import Report
-from shardir.passes.explain.xla_causes import XlaCause, find_xla_causes
+from shardir.passes.explain.xla.xla_causes import XlaCause, find_xla_causes
 from shardir.passes.pipeline import Pipeline
 
 MAX_CONSTRAINTS = 3

@@ -16,7 +16,7 @@ from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.sharding import Axes, Axis
 from shardir.ir.sub_axes import is_prefix
-from shardir.passes.explain.history import sizes_of
+from shardir.passes.explain.propagation_history.history import sizes_of
 from shardir.passes.propagation.factor_projection import project_to_factors
 from shardir.passes.propagation.propagate import Propagate
 from shardir.passes.propagation.record import PropagationHistory, PropagationStep
