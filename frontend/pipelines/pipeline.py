@@ -164,65 +164,28 @@ def _trace_pipeline(
     batch_argnums: Sequence[int] | None,
     has_aux: bool,
 ) -> Any:
-    chosen_argnums = range(1, len(args)) if batch_argnums is None else batch_argnums
-    for i in chosen_argnums:
-        if not -len(args) <= i < len(args):
-            raise ArgumentError(
-                with_location(
-                    f"batch_argnums of pipeline contains {i}, and {known.name} is called with "
-                    f"{len(args)} arguments"
-                )
-            )
-    batch = {i % len(args) for i in chosen_argnums}
+    batch = _batch_positions(args, batch_argnums, known.name)
     leaves, structure = tree.flatten(args)
     labels = [label for i, arg in enumerate(args) for label in leaf_labels(known.label(i), arg)]
     owners = [i for i, arg in enumerate(args) for _ in tree.leaves(arg)]
     chosen = [i for i, leaf in enumerate(leaves) if is_array_like(leaf)]
+    names = [labels[i] for i in chosen]
     tracers = [as_tracer(leaves[i]) for i in chosen]
-    count = attrs["microbatches"]
     batched = tuple(n for n, i in enumerate(chosen) if owners[i] in batch)
     abstracts = [tracer.abstract for tracer in tracers]
     for n in batched:
-        shape = abstracts[n].type.shape
-        if not shape or shape[0] % count:
-            raise ArgumentError(
-                with_location(
-                    f"{labels[chosen[n]]} of pipeline is {abstracts[n].type}, which does not "
-                    f"divide into {count} microbatches; the first dimension must be a multiple of "
-                    f"{count}"
-                )
-            )
-        part = abstracts[n].type.with_shape((shape[0] // count, *shape[1:]))
-        abstracts[n] = AbstractValue(part, abstracts[n].weak)
+        abstracts[n] = _abstract_microbatch(abstracts[n], attrs["microbatches"], names[n])
+    returned_structure: list[tree.PyTreeDef] = []
 
     def flat(*inner: Tracer) -> list[Tracer]:
         filled = list(leaves)
         for i, tracer in zip(chosen, inner, strict=True):
             filled[i] = tracer
         returned = call_user_function(loss, known.name, tree.unflatten(structure, filled), {})
-        if has_aux and not (isinstance(returned, tuple) and len(returned) == 2):
-            raise ArgumentError(
-                with_location(
-                    f"{known.name} has has_aux=True, so it must return (value, aux); it returned "
-                    f"{brief(returned)}"
-                )
-            )
-        out, results = tree.flatten(returned)
-        made = [result_tracer(x, i, results, known.name) for i, x in enumerate(out)]
-        count = len(tree.leaves(returned[0])) if has_aux else len(made)
-        if count != 1 or made[0].shape:
-            shapes = ", ".join(str(x.abstract.type) for x in made[:count])
-            more = "; return (value, aux) with has_aux=True" if count > 1 and not has_aux else ""
-            raise ArgumentError(
-                with_location(
-                    f"{known.name} returns ({shapes}), and pipeline takes a scalar loss{more}"
-                )
-            )
+        made, results = _check_loss(returned, known.name, has_aux)
         returned_structure.append(results)
         return made
 
-    names = [labels[i] for i in chosen]
-    returned_structure: list[tree.PyTreeDef] = []
     block, results = trace_block(flat, abstracts, known.name, names)
     block, captured = _lift_captures(block)
     operands = [*tracers, *map(wrap_value, captured)]
@@ -235,6 +198,57 @@ def _trace_pipeline(
         # The rows are those of the entered mesh, also if no argument has a sharding.
         value = with_sharding_constraint(value, NamedSharding(mesh, PartitionSpec()))
     return tree.unflatten(returned_structure[0], [value, *auxiliary])
+
+
+def _batch_positions(
+    args: tuple[PyTree, ...], batch_argnums: Sequence[int] | None, name: str
+) -> set[int]:
+    """Return the positions of the arguments whose first dimension is the batch."""
+    numbers = range(1, len(args)) if batch_argnums is None else batch_argnums
+    for i in numbers:
+        if not -len(args) <= i < len(args):
+            raise ArgumentError(
+                with_location(
+                    f"batch_argnums of pipeline contains {i}, and {name} is called with "
+                    f"{len(args)} arguments"
+                )
+            )
+    return {i % len(args) for i in numbers}
+
+
+def _abstract_microbatch(abstract: AbstractValue, count: int, label: str) -> AbstractValue:
+    """Return one of `count` microbatches of an argument."""
+    type = abstract.type
+    if not type.shape or type.shape[0] % count:
+        raise ArgumentError(
+            with_location(
+                f"{label} of pipeline is {type}, which does not divide into {count} microbatches; "
+                f"the first dimension must be a multiple of {count}"
+            )
+        )
+    part = type.with_shape((type.shape[0] // count, *type.shape[1:]))
+    return AbstractValue(part, abstract.weak)
+
+
+def _check_loss(returned: PyTree, name: str, has_aux: bool) -> tuple[list[Tracer], tree.PyTreeDef]:
+    """Return the results of a loss and their structure; raise if they are no scalar loss."""
+    if has_aux and not (isinstance(returned, tuple) and len(returned) == 2):
+        raise ArgumentError(
+            with_location(
+                f"{name} has has_aux=True, so it must return (value, aux); it returned "
+                f"{brief(returned)}"
+            )
+        )
+    out, results = tree.flatten(returned)
+    made = [result_tracer(x, i, results, name) for i, x in enumerate(out)]
+    count = len(tree.leaves(returned[0])) if has_aux else len(made)
+    if count != 1 or made[0].shape:
+        shapes = ", ".join(str(x.abstract.type) for x in made[:count])
+        more = "; return (value, aux) with has_aux=True" if count > 1 and not has_aux else ""
+        raise ArgumentError(
+            with_location(f"{name} returns ({shapes}), and pipeline takes a scalar loss{more}")
+        )
+    return made, results
 
 
 def _lift_captures(block: Block) -> tuple[Block, tuple[Value, ...]]:

@@ -1,6 +1,6 @@
 """Build the data of a report from a program."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardir.cost.communication import name_counted_function
@@ -22,6 +22,7 @@ from shardir.frontend.report.measured_run import run_record
 from shardir.frontend.report.records import MeshRecord, PlanningRecord, ReportData
 from shardir.frontend.report.simulated_schedule import simulation_record
 from shardir.frontend.report.stages import (
+    Stage,
     StageRecorder,
     definition_records,
     stage_records,
@@ -72,35 +73,16 @@ class ReportInput:
 
 def build_report(given: ReportInput) -> ReportData:
     """Return the data of the report of a program."""
-    notes: list[str] = []
     tables = ReportTables(given.sources)
-    recorder = StageRecorder(given.module)
-    unexplained: list[str] = []
-    run = _propagate(given, recorder, unexplained)
-    if run is None:
-        parted = _run(given.pipeline, given.module, recorder, notes)
-    else:
-        parted = _run(str(Pipeline(run.pipeline.partitioning)), run.decided, recorder, notes)
-    device_program = parted if parted is not None else recorder.stages[-1].module
-    stages = list(recorder.stages)
-    if given.backend_pipeline:
-        last = StageRecorder(device_program)
-        _run(given.backend_pipeline, device_program, last, notes)
-        stages += last.stages[1:]
-    notes += unexplained
-    pipelined = recorder.before("inline-pipelines")
-    if pipelined is not None and has_pipelines(pipelined):
-        notes.append(INLINED_NOTE)
-    if counted := name_counted_function(device_program):
-        notes.append(f"communication, schedule and costs are those of {counted}")
-
+    passes = _record_passes(given)
+    run, device_program = passes.run, passes.device_program
     histories = list(run.histories.values()) if run else []
     values = ValueTables(tables)
     value_records = tuple(
         values.record(history, value) for history in histories for value in history.values.values()
     )
-    before = recorder.before("partition")
-    causes = CollectiveCauses(before, histories[0]) if before and histories else None
+    whole = passes.whole_program
+    causes = CollectiveCauses(whole, histories[0]) if whole and histories else None
     traffic = communication(device_program, places=given.places)
     collectives = tuple(collective_records(traffic, causes, tables))
     coverage = coverage_of(run) if run else Coverage((), (), ())
@@ -112,7 +94,7 @@ def build_report(given: ReportInput) -> ReportData:
     cost = cost_of_block(device_program.main.body)
     tensors = [v for history in histories for v in history.made.values() if v.type.rank]
     texts: Table[str] = Table()
-    stage_list = stage_records(stages, given.texts, texts)
+    stage_list = stage_records(passes.stages, given.texts, texts)
     made = ReportData(
         name=given.module.main.name,
         pipeline=given.pipeline,
@@ -133,7 +115,7 @@ def build_report(given: ReportInput) -> ReportData:
         absences=values.absences,
         values=value_records,
         revisions=tuple(revision_records(histories)),
-        definitions=definition_records(stages, given.places, tables),
+        definitions=definition_records(passes.stages, given.places, tables),
         collectives=collectives,
         by_kind=total_records(traffic.by_kind),
         by_axes=total_records(traffic.by_axes),
@@ -147,7 +129,7 @@ def build_report(given: ReportInput) -> ReportData:
         source=tuple(timeline.source_lines(schedule)),
         schedule=schedule,
         run=None if given.profile is None else run_record(given.profile),
-        notes=tuple(notes),
+        notes=passes.notes,
         simulation=None if given.simulation is None else simulation_record(given.simulation),
         planning=given.planning,
     )
@@ -157,6 +139,43 @@ def build_report(given: ReportInput) -> ReportData:
     return replace(
         made, files=files, annotations=tables.annotations, by_line=total_records(by_line)
     )
+
+
+@dataclass(frozen=True)
+class _RecordedPasses:
+    """The passes of a program: the recorded propagation, if it has shardings, the program after
+    each pass, the program before it is partitioned, that of each device, and notes about them."""
+
+    run: PropagatedProgram | None
+    stages: Sequence[Stage]
+    whole_program: Module | None
+    device_program: Module
+    notes: tuple[str, ...]
+
+
+def _record_passes(given: ReportInput) -> _RecordedPasses:
+    """Run the passes of a program."""
+    notes: list[str] = []
+    unexplained: list[str] = []
+    recorder = StageRecorder(given.module)
+    run = _propagate(given, recorder, unexplained)
+    if run is None:
+        parted = _run(given.pipeline, given.module, recorder, notes)
+    else:
+        parted = _run(str(Pipeline(run.pipeline.partitioning)), run.decided, recorder, notes)
+    device_program = parted if parted is not None else recorder.stages[-1].module
+    stages = list(recorder.stages)
+    if given.backend_pipeline:
+        last = StageRecorder(device_program)
+        _run(given.backend_pipeline, device_program, last, notes)
+        stages += last.stages[1:]
+    notes += unexplained
+    pipelined = recorder.before("inline-pipelines")
+    if pipelined is not None and has_pipelines(pipelined):
+        notes.append(INLINED_NOTE)
+    if counted := name_counted_function(device_program):
+        notes.append(f"communication, schedule and costs are those of {counted}")
+    return _RecordedPasses(run, stages, recorder.before("partition"), device_program, tuple(notes))
 
 
 def _run(pipeline: str, module: Module, recorder: StageRecorder, notes: list[str]) -> Module | None:

@@ -47,71 +47,28 @@ class Measurements:
 
 def describe_measurements(measurements: Measurements) -> dict[str, object]:
     """Return the content of a description file."""
-    launch = measurements.launch_seconds
     by = f"measured by shardir calibrate --local on {measurements.processor}"
 
     def rate(points: Points, name: str) -> dict[str, object]:
-        work = [(size, max(seconds - launch, MIN_MEASURED_SECONDS)) for size, seconds in points]
-        peak, efficiency = peak_and_efficiency(work)
-        return {
-            name: peak,
-            "efficiency": [list(pair) for pair in efficiency],
-            "source": f"{by}; {describe_errors(leave_one_out_errors(work))}",
-        }
+        return _describe_rate(points, name, measurements.launch_seconds, by)
 
-    def collective(kind: str, group: int, points: Points) -> dict[str, object]:
-        return {
-            "kind": kind,
-            "group": group,
-            "table": [list(point) for point in increasing(points)],
-            "source": f"{by}; {describe_errors(leave_one_out_errors_of_table(points))}",
-        }
-
-    def operation(points: Points) -> dict[str, object]:
-        alone = len(points) == 1
-        return {
-            "seconds_per_element": points[0][1] if alone else [list(point) for point in points],
-            "source": f"{by}; {describe_errors(leave_one_out_errors(points))}",
-        }
-
-    # The slowest time per byte of a permute limits groups that were not measured.
-    permutes = [p for (kind, _), p in measurements.collectives.items()
-                if kind == "collective-permute"]  # fmt: skip
-    links = {}
-    if permutes:
-        bandwidth, latency = (
-            min(p[-1][0] / p[-1][1] for p in permutes),
-            max(p[0][1] for p in permutes),
-        )
-        links["memory"] = {
-            "topology": "switch",
-            "group_size": inf,
-            "bandwidth": bandwidth,
-            "efficiency": 1.0,
-            "latency": latency,
-            "hop_latency": latency,
-            "source": f"{by}: collective-permutes",
-            "collectives": [
-                collective(kind, group, points)
-                for (kind, group), points in measurements.collectives.items()
-            ],
-        }
     memory = {
         "capacity": measurements.memory_capacity,
         **rate(measurements.copies, "bandwidth"),
     }
     if measurements.reads:
         memory["read"] = rate(measurements.reads, "bandwidth")
+    launch = {"seconds": measurements.launch_seconds, "source": f"{by}: chains of small products"}
     found: dict[str, object] = {
         "description": f"this machine: {measurements.processor}; its devices share the processor",
         "devices_share_processor": True,
         "memory": memory,
-        "launch": {"seconds": launch, "source": f"{by}: chains of small products"},
+        "launch": launch,
         "matmul": {d: rate(p, "flops_per_second") for d, p in measurements.matmul.items()},
         "pointwise": {d: rate(p, "flops_per_second") for d, p in measurements.pointwise.items()},
-        "links": links,
+        "links": _describe_links(measurements.collectives, by),
         "operations": {
-            name: {dtype: operation(points) for dtype, points in by_dtype.items()}
+            name: {dtype: _describe_operation(points, by) for dtype, points in by_dtype.items()}
             for name, by_dtype in measurements.operations.items()
         },
     }
@@ -125,6 +82,53 @@ def describe_measurements(measurements: Measurements) -> dict[str, object]:
     if measurements.operations:
         found["backend"] = _describe_backend(measurements.masked_edge, by)
     return found
+
+
+def _describe_rate(points: Points, name: str, launch: float, by: str) -> dict[str, object]:
+    """Return the peak of a rate and its efficiency by size, without the seconds of a launch."""
+    work = [(size, max(seconds - launch, MIN_MEASURED_SECONDS)) for size, seconds in points]
+    peak, efficiency = peak_and_efficiency(work)
+    return {
+        name: peak,
+        "efficiency": [list(pair) for pair in efficiency],
+        "source": f"{by}; {describe_errors(leave_one_out_errors(work))}",
+    }
+
+
+def _describe_links(collectives: Mapping[tuple[str, int], Points], by: str) -> dict[str, object]:
+    """Return the links between devices that share memory, if collectives were measured."""
+    permutes = [points for (kind, _), points in collectives.items() if kind == "collective-permute"]
+    if not permutes:
+        return {}
+    latency = max(points[0][1] for points in permutes)
+    link = {
+        "topology": "switch",
+        "group_size": inf,
+        # The slowest time per byte of a permute limits groups that were not measured.
+        "bandwidth": min(points[-1][0] / points[-1][1] for points in permutes),
+        "efficiency": 1.0,
+        "latency": latency,
+        "hop_latency": latency,
+        "source": f"{by}: collective-permutes",
+        "collectives": [
+            {
+                "kind": kind,
+                "group": group,
+                "table": [list(point) for point in increasing(points)],
+                "source": f"{by}; {describe_errors(leave_one_out_errors_of_table(points))}",
+            }
+            for (kind, group), points in collectives.items()
+        ],
+    }
+    return {"memory": link}
+
+
+def _describe_operation(points: Points, by: str) -> dict[str, object]:
+    alone = len(points) == 1
+    return {
+        "seconds_per_element": points[0][1] if alone else [list(point) for point in points],
+        "source": f"{by}; {describe_errors(leave_one_out_errors(points))}",
+    }
 
 
 def _describe_backend(masked_edge: float | None, by: str) -> dict[str, object]:
