@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, StackVariable
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 
 VECTORS_PER_ITERATION = 4
@@ -53,7 +54,10 @@ def copy_byte_rows(
             copy(*start(row))
 
     def wide() -> None:
-        each(partial(_copy_wide, f, count, width, streaming))
+        if streaming:
+            each(partial(_copy_streaming, f, count, width))
+        else:
+            each(partial(_copy_wide, f, count, width))
 
     def narrow() -> None:
         size = width // 2
@@ -62,7 +66,7 @@ def copy_byte_rows(
                 each(partial(_copy_ends, f, count, size))
             size //= 2
 
-    f.if_else(count.is_("uge", width), wide, narrow)
+    f.if_else(count.is_("uge", CACHE_LINE_BYTES if streaming else width), wide, narrow)
 
 
 def _is_before(position: StackVariable, stop: LLVMValue) -> LLVMValue:
@@ -82,38 +86,67 @@ def _copy_ends(
 
 
 def _copy_wide(
+    f: LLVMFunction, count: LLVMValue, width: int, source: LLVMValue, target: LLVMValue
+) -> None:
+    """Copy at least one vector; the last vector overlaps the one before it."""
+    last = count - width
+    end = f.load(f.offset(source, last), byte_vector_type(width), 1)
+    position = f.variable("i64", 0)
+    for vectors in (VECTORS_PER_ITERATION, 1):
+        _copy_vectors(f, position, count, width, vectors, False, source, target)
+    f.store(end, f.offset(target, last), 1)
+
+
+def _copy_streaming(
+    f: LLVMFunction, count: LLVMValue, width: int, source: LLVMValue, target: LLVMValue
+) -> None:
+    """Copy at least a cache line; whole cache lines of the target are streamed.
+
+    No other store writes to these lines: a streaming store evicts a line that is in the cache.
+    """
+    head = (f.value(0, "i64") - target.to("i64", "ptrtoint")) & (CACHE_LINE_BYTES - 1)
+    _copy_part_of_line(f, head, source, target)
+    position = f.variable("i64", head)
+    vectors = CACHE_LINE_BYTES // width
+    for lines in (4, 1):
+        _copy_vectors(f, position, count, width, lines * vectors, True, source, target)
+    at = position.get()
+    _copy_part_of_line(f, count - at, f.offset(source, at), f.offset(target, at))
+
+
+def _copy_part_of_line(
+    f: LLVMFunction, count: LLVMValue, source: LLVMValue, target: LLVMValue
+) -> None:
+    """Copy fewer bytes than a cache line has."""
+    size = CACHE_LINE_BYTES // 2
+    while size >= 1:
+        with f.when((count - size).is_("ult", size)):
+            _copy_ends(f, count, size, source, target)
+        size //= 2
+
+
+def _copy_vectors(
     f: LLVMFunction,
+    position: StackVariable,
     count: LLVMValue,
     width: int,
+    vectors: int,
     streaming: bool,
     source: LLVMValue,
     target: LLVMValue,
 ) -> None:
-    """Copy at least one vector.
-
-    The last vector overlaps the one before it; with `streaming`, the second overlaps the first, so
-    that the stores are aligned.
-    """
-    last = count - width
-    end = f.load(f.offset(source, last), byte_vector_type(width), 1)
-    start = f.value(0, "i64")
-    if streaming:
-        f.store(f.load(source, byte_vector_type(width), 1), target, 1)
-        start = (f.value(0, "i64") - target.to("i64", "ptrtoint")) & (width - 1)
-    position = f.variable("i64", start)
-    for vectors in (VECTORS_PER_ITERATION, 1):
-        step = vectors * width
-        with f.while_(partial(_is_before, position, count - (step - 1))):
-            at = position.get()
-            moved = [
-                f.load(f.offset(source, at + i * width), byte_vector_type(width), 1)
-                for i in range(vectors)
-            ]
-            for i, value in enumerate(moved):
-                place = f.offset(target, at + i * width)
-                f.store(value, place, width if streaming else 1, streaming)
-            position.set(at + step)
-    f.store(end, f.offset(target, last), 1)
+    """Copy `vectors` vectors per iteration from `position` on, and advance it."""
+    step = vectors * width
+    with f.while_(partial(_is_before, position, count - (step - 1))):
+        at = position.get()
+        moved = [
+            f.load(f.offset(source, at + i * width), byte_vector_type(width), 1)
+            for i in range(vectors)
+        ]
+        for i, value in enumerate(moved):
+            place = f.offset(target, at + i * width)
+            f.store(value, place, width if streaming else 1, streaming)
+        position.set(at + step)
 
 
 def fill_rows(nbytes: int, streaming: bool, f: LLVMFunction, block: GridBlock) -> None:

@@ -96,47 +96,44 @@ def _transpose_tiles(
 ) -> None:
     """Transpose `count` tiles that are adjacent in the target."""
     type = vector_type(nbytes, size)
-    rows: list[LLVMValue] = []
+    loaded: list[LLVMValue] = []
     at = source
-    for _ in range(count):
-        tile = []
-        for _ in range(size):
-            tile.append(f.load(at, type, 1))
-            at = f.offset(at, source_stride)
-        transposed_tile = transpose_tile(f, tile, nbytes)
-        rows = (
-            [_concatenate(f, *pair) for pair in zip(rows, transposed_tile, strict=True)]
-            if rows
-            else transposed_tile
-        )
+    for _ in range(size * count):
+        loaded.append(f.load(at, type, 1))
+        at = f.offset(at, source_stride)
+    rows = [_concatenate(f, loaded[i::size]) for i in range(size)]
     at = target
-    for value in rows:
+    for value in transpose_tiles(f, rows, nbytes, size):
         f.store(value, at, CACHE_LINE_BYTES if streaming else 1, streaming)
         at = f.offset(at, target_stride)
 
 
-def _concatenate(f: LLVMFunction, a: LLVMValue, b: LLVMValue) -> LLVMValue:
-    """Concatenate two vectors; the second may be shorter than the first."""
-    first, second = lane_count(a.type), lane_count(b.type)
-    if second < first:
-        b = f.shuffle(b, b, [k % second for k in range(first)])
-    return f.shuffle(a, b, range(first + second))
+def _concatenate(f: LLVMFunction, parts: list[LLVMValue]) -> LLVMValue:
+    """Concatenate vectors of equal types, of which there are a power of two."""
+    while len(parts) > 1:
+        lanes = range(2 * lane_count(parts[0].type))
+        parts = [f.shuffle(*parts[i : i + 2], lanes) for i in range(0, len(parts), 2)]
+    return parts[0]
 
 
 def transpose_tile(f: LLVMFunction, tile: list[LLVMValue], nbytes: int) -> list[LLVMValue]:
     """Transpose a square tile; items of 16 bytes are pairs of lanes."""
-    size = len(tile)
+    return transpose_tiles(f, tile, nbytes, len(tile))
+
+
+def transpose_tiles(
+    f: LLVMFunction, rows: list[LLVMValue], nbytes: int, size: int
+) -> list[LLVMValue]:
+    """Transpose square tiles of `size` items on a side that are side by side in `rows`."""
     within = max(1, min(INTERLEAVE_BYTES // nbytes, size))
     unit = max(1, nbytes // 8)
-    groups = [tile[start : start + within] for start in range(0, size, within)]
-    inner = [_interleave_rows(f, group, size * unit, within) for group in groups]
-    turned_rows = []
+    lanes = lane_count(rows[0].type)
+    groups = [rows[start : start + within] for start in range(0, size, within)]
+    inner = [_interleave_rows(f, group, lanes, within) for group in groups]
     columns = [
         _exchange_runs(f, [group[i] for group in inner], within * unit) for i in range(within)
     ]
-    for lane in range(len(groups)):
-        turned_rows += [columns[i][lane] for i in range(within)]
-    return turned_rows
+    return [columns[i][run] for run in range(len(groups)) for i in range(within)]
 
 
 def _interleave_rows(
@@ -158,13 +155,18 @@ def _interleave_rows(
 
 
 def _exchange_runs(f: LLVMFunction, rows: list[LLVMValue], run: int) -> list[LLVMValue]:
-    """Exchange runs of `run` lanes between vectors; there are as many vectors as runs in each."""
+    """Exchange runs of `run` lanes between vectors; there are as many vectors as runs in a tile."""
     count = len(rows)
     if count == 1:
         return rows
+    lanes = lane_count(rows[0].type)
 
     def pick(a: LLVMValue, b: LLVMValue, chosen: list[int]) -> LLVMValue:
-        return f.shuffle(a, b, [c * run + k for c in chosen for k in range(run)])
+        starts = [c % count * run + c // count * lanes for c in chosen]
+        tiles = range(0, lanes, count * run)
+        return f.shuffle(
+            a, b, [t + start + k for t in tiles for start in starts for k in range(run)]
+        )
 
     if count == 2:
         return [pick(rows[0], rows[1], [0, 2]), pick(rows[0], rows[1], [1, 3])]

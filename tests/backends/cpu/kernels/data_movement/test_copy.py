@@ -76,6 +76,24 @@ def test_large_copies_use_streaming_stores(make: Any, kernel: str, shift: int) -
     assert copy_and_compare(make(integer_array((512, 512), "f4")), out, machine=machine) == [kernel]
 
 
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("count", [1024, 1025, 1087, 1100, 1151, 1500])
+@pytest.mark.parametrize("shift", [0, 1, 33, 63])
+def test_streaming_stores_write_only_the_bytes_of_each_row(
+    vector_bytes: int, count: int, shift: int
+) -> None:
+    """Rows begin and end at any byte of a cache line."""
+    machine = replace(host_machine(), vector_bytes=vector_bytes, shared_cache_bytes=1 << 14)
+    x, memory = integer_array((9, count), "u1"), np.full(9 * (count + 3) + 128, 9, "u1")
+    start = -memory.ctypes.data % 64 + shift
+    surroundings = memory[start : start + 9 * (count + 3)].reshape(9, count + 3)
+    found = copy_and_compare(x, surroundings[:, :count], machine=machine)
+    assert found == ["copy_rows_streaming"]
+    assert (surroundings[:, count:] == 9).all()
+    assert (memory[:start] == 9).all()
+    assert (memory[start + surroundings.size :] == 9).all()
+
+
 @pytest.mark.parametrize(("more_rows", "suffix"), [(0, ""), (16, "_streaming")])
 def test_transposes_of_a_quarter_of_the_shared_cache_use_streaming_stores(
     more_rows: int, suffix: str
