@@ -94,16 +94,24 @@ def _transpose_tiles(
     target_stride: LLVMValue,
     streaming: bool,
 ) -> None:
-    """Transpose `count` tiles that are adjacent in the target."""
+    """Transpose `count` tiles that are adjacent in the target.
+
+    As many tiles as fill a register are transposed side by side, with the instructions of one.
+    """
     type = vector_type(nbytes, size)
-    loaded: list[LLVMValue] = []
+    together = min(count, max(1, f.machine.vector_bytes // (size * nbytes)))
+    pieces: list[list[LLVMValue]] = []
     at = source
-    for _ in range(size * count):
-        loaded.append(f.load(at, type, 1))
-        at = f.offset(at, source_stride)
-    rows = [_concatenate(f, loaded[i::size]) for i in range(size)]
+    for _ in range(0, count, together):
+        columns = []
+        for _ in range(together * size):
+            columns.append(f.load(at, type, 1))
+            at = f.offset(at, source_stride)
+        rows = [_concatenate(f, columns[i::size]) for i in range(size)]
+        pieces.append(transpose_tiles(f, rows, nbytes, size))
     at = target
-    for value in transpose_tiles(f, rows, nbytes, size):
+    for i in range(size):
+        value = _concatenate(f, [piece[i] for piece in pieces])
         f.store(value, at, CACHE_LINE_BYTES if streaming else 1, streaming)
         at = f.offset(at, target_stride)
 
