@@ -36,8 +36,6 @@ def _of_kinds(rule: FactorRule, *kinds: FactorKind) -> set[int]:
 
 
 def _block(rule: FactorRule, blocked: AbstractSet[int]) -> FactorRule:
-    if not blocked:
-        return rule
     factors = tuple(
         replace(factor, blocked=True) if number in blocked else factor
         for number, factor in enumerate(rule.factors)
@@ -64,13 +62,8 @@ def _remove_factors(op: Op, rule: FactorRule, removed: AbstractSet[int]) -> Fact
     shapes = [value.type.shape for value in (*op.operands, *op.results)]
     count = len(op.operands)
     builder = RuleBuilder(shapes[:count], shapes[count:])
-    private = {
-        number
-        for number, factor in enumerate(rule.factors)
-        if factor.size == 1 and sum(number in dim for t in rule.tensors for dim in t) == 1
-    }
     for number, factor in enumerate(rule.factors):
-        if number in removed or number in private:
+        if number in removed:
             continue
         dims = [
             next((i for i, dim in enumerate(tensor) if number in dim), None)
