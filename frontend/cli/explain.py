@@ -88,23 +88,14 @@ def explain_program(
         if what_if or without:
             reports.append(
                 explaining.what_if(
-                    module,
-                    what_if or (),
-                    without=without or (),
-                    function=function,
-                    **found,
+                    module, what_if or (), without=without or (), function=function, **found
                 )
             )
         if html is not None or to is not None:
             program_reports.write_reports(target, whole, html, to)
             if not reports and not (communication or memory or collective or order or coverage):
                 return
-        if communication or memory:
-            parted = Pipeline.parse(whole)(module)
-        if communication:
-            reports.append(explaining.communication(parted, places=found["places"]))
-        if memory:
-            reports.append(explaining.peak_memory(parted, places=found["places"]))
+        reports += _explain_device_program(target, whole, communication, memory)
         reports += [
             explaining.explain_collective(module, each, **found) for each in collective or ()
         ]
@@ -115,6 +106,20 @@ def explain_program(
         if not reports:
             reports = _summarize(target, whole, found)
         _echo_report("\n\n".join(map(str, reports)), module)
+
+
+def _explain_device_program(
+    target: CommandTarget, pipeline: str, communication: bool, memory: bool
+) -> list[object]:
+    """Return the requested reports about the program of each device."""
+    if not (communication or memory):
+        return []
+    parted, reports = Pipeline.parse(pipeline)(target.module), []
+    if communication:
+        reports.append(explaining.communication(parted, places=target.locations))
+    if memory:
+        reports.append(explaining.peak_memory(parted, places=target.locations))
+    return reports
 
 
 def _summarize(target: CommandTarget, pipeline: str, found: Mapping[str, Any]) -> list[object]:

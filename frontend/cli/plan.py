@@ -1,8 +1,9 @@
 """`shardir plan` finds shardings of the arguments of a function."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import typer
 from rich.console import Console
@@ -52,34 +53,12 @@ def plan_function(
         )
     if html is not None:
         check_page(html)
-    plans = {}
-    failures = []
     with _progress_bar() as notify:
-        for each in meshes:
-            with ExitStack() as stack:
-                fun, given, abstract = load_function(stack, function, each, args, specs)
-                if keep and not any(map(_has_sharding, tree.leaves(given))):
-                    raise CommandError(
-                        "--keep keeps the shardings of arguments, and none has a sharding; state "
-                        "shardings with --specs"
-                    )
-                try:
-                    plans[each] = make_plan(
-                        fun,
-                        given,
-                        abstract,
-                        machine,
-                        memory,
-                        batch=batch,
-                        keep=keep,
-                        evaluations=evaluations,
-                        progress=notify,
-                    )
-                except PlanningError as error:
-                    failures.append(f"{each}: {error}")
-                    if len(meshes) == 1:
-                        raise
-                del fun, given
+        make = partial(
+            make_plan, machine=machine, memory=memory, batch=batch, keep=keep,
+            evaluations=evaluations, progress=notify,
+        )  # fmt: skip
+        plans, failures = _plan_meshes(make, function, meshes, args, specs, keep)
     if not plans:
         raise CommandError("no mesh has a plan\n" + "\n".join(failures))
     best = min(plans.values(), key=lambda each: each.evaluation.key(each.memory_limit))
@@ -103,6 +82,36 @@ def plan_function(
         typer.echo(f"\n{best.pareto()}")
     for annotation in why_not or ():
         typer.echo(f"\n{best.why_not(annotation)}")
+
+
+def _plan_meshes(
+    make: Callable[..., Plan],
+    function: str,
+    meshes: Sequence[str],
+    args: str | None,
+    specs: str | None,
+    keep: bool,
+) -> tuple[dict[str, Plan], list[str]]:
+    """Return the plan for each mesh that has one, and the reasons why others have none; raise the
+    reason if it is the only mesh."""
+    plans: dict[str, Plan] = {}
+    failures: list[str] = []
+    for mesh in meshes:
+        with ExitStack() as stack:
+            fun, given, abstract = load_function(stack, function, mesh, args, specs)
+            if keep and not any(map(_has_sharding, tree.leaves(given))):
+                raise CommandError(
+                    "--keep keeps the shardings of arguments, and none has a sharding; state "
+                    "shardings with --specs"
+                )
+            try:
+                plans[mesh] = make(fun, given, abstract)
+            except PlanningError as error:
+                failures.append(f"{mesh}: {error}")
+                if len(meshes) == 1:
+                    raise
+            del fun, given
+    return plans, failures
 
 
 def name_axes(mesh: str) -> str:

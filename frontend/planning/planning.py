@@ -73,26 +73,7 @@ def plan(
 
     Raises `PlanningError` if no plan fits into the memory.
     """
-    if not isinstance(mesh, Mesh):
-        raise ArgumentError(
-            with_location(f"the mesh of plan is {brief(mesh)}, which is not a mesh")
-        )
-    if mesh.size == 1:
-        raise ArgumentError(
-            with_location("the mesh of plan has one device, so that there is nothing to shard")
-        )
-    if not isinstance(args, (tuple, list)):
-        raise ArgumentError(
-            with_location(f"args of plan are a tuple of arguments, not {brief(args)}; write (x,)")
-        )
-    if progress is not None and not callable(progress):
-        raise ArgumentError(
-            with_location(f"progress of plan is {brief(progress)}; use a function or None")
-        )
-    if isinstance(evaluations, bool) or not isinstance(evaluations, Integral) or evaluations < 1:
-        raise ArgumentError(
-            with_location(f"evaluations of plan is {brief(evaluations)}; use a positive integer")
-        )
+    _check_plan_arguments(args, mesh, evaluations, progress)
     given = tree.leaves(tuple(args))
     function = fun if isinstance(fun, JitFunction) else jit(check_traceable(fun, "plan"))
     lowered = _lower_unsharded(function, args)
@@ -135,6 +116,31 @@ def plan(
     notify = None if progress is None else (lambda done, best: progress(done, evaluations))
     chosen = plan_program(request, notify)
     return Plan(chosen, lowered, _with_axes(mesh, chosen.request.mesh), function)
+
+
+def _check_plan_arguments(
+    args: object, mesh: object, evaluations: object, progress: object
+) -> None:
+    if not isinstance(mesh, Mesh):
+        raise ArgumentError(
+            with_location(f"the mesh of plan is {brief(mesh)}, which is not a mesh")
+        )
+    if mesh.size == 1:
+        raise ArgumentError(
+            with_location("the mesh of plan has one device, so that there is nothing to shard")
+        )
+    if not isinstance(args, (tuple, list)):
+        raise ArgumentError(
+            with_location(f"args of plan are a tuple of arguments, not {brief(args)}; write (x,)")
+        )
+    if progress is not None and not callable(progress):
+        raise ArgumentError(
+            with_location(f"progress of plan is {brief(progress)}; use a function or None")
+        )
+    if isinstance(evaluations, bool) or not isinstance(evaluations, Integral) or evaluations < 1:
+        raise ArgumentError(
+            with_location(f"evaluations of plan is {brief(evaluations)}; use a positive integer")
+        )
 
 
 def _machine_resolver(

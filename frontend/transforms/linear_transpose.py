@@ -1,5 +1,7 @@
 """Transposition of linear functions, and conversion of closures to functions with arguments."""
 
+from collections.abc import Sequence
+
 from shardir.errors import DifferentiateError
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -27,7 +29,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.varying_axes import check_cotangents, make_varying_explicit
 from shardir.frontend.transforms.linearization_point import check_directions, run_derivative_pass
 from shardir.ir.builder import Builder, inline
-from shardir.ir.module import Value
+from shardir.ir.module import Function, Value
 from shardir.ir.operation import NOT_VARYING, Varying
 from shardir.ir.types import INEXACT
 from shardir.passes.autodiff.varying import dependent_values
@@ -64,29 +66,7 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
 
     def apply_transpose(*cotangents: Tracer) -> list[Tracer]:
         function, _ = trace_function(flat, abstracts, name, (), origins)
-        explicit = make_varying_explicit(function, origins)
-        inexact = (v.type.dtype in INEXACT for v in function.body.returns)
-        vma = [
-            each for each, is_inexact in zip(explicit.results, inexact, strict=True) if is_inexact
-        ]
-        check_cotangents(f"the transpose of {name}", cotangents, vma)
-        function = explicit.function
-        both = run_derivative_pass(lambda: linearize(function, range(len(abstracts))))
-        body, count = both.forward.body, len(function.body.returns)
-        moving = dependent_values(body, body.params)
-        if any(value in moving for value in body.returns[count:]):
-            raise DifferentiateError(
-                with_location(
-                    f"linear_transpose of {name}, which is not linear; use vjp, which linearizes a "
-                    "function at a point"
-                )
-            )
-        # The residuals of the pullback do not depend on the arguments, so zeros suffice.
-        zeros = [splat(0, abstract.type) for abstract in abstracts]
-        saved = append_block(body, zeros, function.body)[count:]
-        back = both.pullback.body
-        values = append_block(back, [*map(wrap_value, saved), *cotangents], body)
-        return [wrap_value(value) for value in values]
+        return _apply_transpose(function, origins, name, cotangents)
 
     @traceback_boundary
     def transpose(cotangent: PyTree) -> PyTree:
@@ -101,6 +81,33 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
         return tree.unflatten(structure, result)
 
     return transpose
+
+
+def _apply_transpose(
+    function: Function, origins: Sequence[Tracer | Varying], name: str, cotangents: Sequence[Tracer]
+) -> list[Tracer]:
+    """Append the transpose of a traced function, and return the cotangents of its parameters."""
+    explicit = make_varying_explicit(function, origins)
+    inexact = (v.type.dtype in INEXACT for v in function.body.returns)
+    vma = [each for each, is_inexact in zip(explicit.results, inexact, strict=True) if is_inexact]
+    check_cotangents(f"the transpose of {name}", cotangents, vma)
+    function = explicit.function
+    both = run_derivative_pass(lambda: linearize(function, range(len(function.body.params))))
+    body, count = both.forward.body, len(function.body.returns)
+    moving = dependent_values(body, body.params)
+    if any(value in moving for value in body.returns[count:]):
+        raise DifferentiateError(
+            with_location(
+                f"linear_transpose of {name}, which is not linear; use vjp, which linearizes a "
+                "function at a point"
+            )
+        )
+    # The residuals of the pullback do not depend on the arguments, so zeros suffice.
+    zeros = [splat(0, value.type) for value in function.body.params]
+    saved = append_block(body, zeros, function.body)[count:]
+    back = both.pullback.body
+    values = append_block(back, [*map(wrap_value, saved), *cotangents], body)
+    return [wrap_value(value) for value in values]
 
 
 @traceback_boundary

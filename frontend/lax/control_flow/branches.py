@@ -132,6 +132,24 @@ def _emit_case(
         ]
 
     bodies = trace_branches()
+    structure = _common_structure(branches, bodies)
+    kinds, has_conflict = _common_types(branches, bodies, structure)
+    if has_conflict:
+        first_block = bodies[0].block
+        models[:] = [wrap_value(value) for value in first_block.returns]
+    if has_conflict or any(
+        dtype_and_weak(r) != k for body in bodies for r, k in zip(body.results, kinds, strict=True)
+    ):
+        bodies = trace_branches(kinds)
+    # Without results the operation may have effects; without effects it is dead code.
+    emitted = emit_results("case", which, blocks=tuple(body.block for body in bodies))
+    return tree.unflatten(structure, set_weak_types(emitted, [weak for _, weak in kinds]))
+
+
+def _common_structure(
+    branches: Mapping[str, UserFunction], bodies: Sequence[TracedBody]
+) -> tree.PyTreeDef:
+    """Return the structure of the results of all branches; raise if they differ."""
     first = bodies[0]
     for (name, branch), other in zip(branches.items(), bodies, strict=True):
         if other.structure != first.structure:
@@ -146,6 +164,14 @@ def _emit_case(
                     f"{format_structure(other.structure)} from {another}"
                 )
             )
+    return first.structure
+
+
+def _common_types(
+    branches: Mapping[str, UserFunction], bodies: Sequence[TracedBody], structure: tree.PyTreeDef
+) -> tuple[list[DtypeAndWeak], bool]:
+    """Return the common dtypes of the results of all branches, and whether shardings in types were
+    refused; raise if other parts of the types differ."""
     kinds: list[DtypeAndWeak] = []
     has_conflict = False
     for i, results in enumerate(zip(*(body.results for body in bodies), strict=True)):
@@ -155,7 +181,7 @@ def _emit_case(
             for r in results
         ):
             types, remedy = _describe_types(branches, results)
-            name = value_name(first.structure, i)
+            name = value_name(structure, i)
             raise ControlFlowError(
                 with_location(f"branches must return the same types: {name} is {types}, {remedy}")
             )
@@ -164,22 +190,13 @@ def _emit_case(
         if len(shardings) > 1:
             types = " and ".join(dict.fromkeys(map(abstract_text, results)))
             reason = (
-                f"branches must return the same types: {value_name(first.structure, i)} is "
+                f"branches must return the same types: {value_name(structure, i)} is "
                 f"{types}; reshard it (sharding.reshard) in one of them"
             )
             has_conflict = True
-            if (sharding_types := require_trace(what).program.sharding_types) is not None:
+            if (sharding_types := require_trace("a branch").program.sharding_types) is not None:
                 sharding_types.refuse(reason, ControlFlowError)
-    if has_conflict:
-        first_block = bodies[0].block
-        models[:] = [wrap_value(value) for value in first_block.returns]
-    if has_conflict or any(
-        dtype_and_weak(r) != k for body in bodies for r, k in zip(body.results, kinds, strict=True)
-    ):
-        bodies = trace_branches(kinds)
-    # Without results the operation may have effects; without effects it is dead code.
-    emitted = emit_results("case", which, blocks=tuple(body.block for body in bodies))
-    return tree.unflatten(first.structure, set_weak_types(emitted, [weak for _, weak in kinds]))
+    return kinds, has_conflict
 
 
 def _describe_branch(name: str, branch: UserFunction) -> str:
