@@ -61,6 +61,8 @@ SPECIAL_CASES = {
     "shardir/_imports/absent_names.py": "absent names of JAX that contain the name of a dtype",
     "shardir/interop/jax_shim/ignored_settings.py": "settings of JAX that name a dtype",
     "frontend/numpy/tracer_helpers/product_precision.py": "names of precisions of JAX",
+    "frontend/numpy/tracer_helpers/dot_algorithms.py": "algorithms of products of JAX",
+    "shardir/ops/contraction/product_dtypes.py": "algorithms of products of JAX",
     "frontend/lax/scaled_dot.py": "operands with block scales are scaled in bf16, as in JAX",
     "frontend/profiling/machine_calibration.py": "the dtypes of the products that it measures",
     "backends/gpu/kernels/functions.py": "matrix units multiply f32 as the sum of three bf16",

@@ -253,6 +253,10 @@ from shardir.frontend.lax.special_functions import (
     zeta as zeta,
 )
 from shardir.frontend.lax.stateful_random import rng_uniform as rng_uniform
+from shardir.frontend.numpy.tracer_helpers.dot_algorithms import (
+    DotAlgorithm as DotAlgorithm,
+    DotAlgorithmPreset as DotAlgorithmPreset,
+)
 from shardir.frontend.numpy.tracer_helpers.product_precision import (
     Precision as Precision,
     PrecisionLike as PrecisionLike,

@@ -15,19 +15,11 @@ from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.numpy.shaping import reshaping
-from shardir.frontend.numpy.tracer_helpers.product_precision import (
-    PrecisionLike,
-    check_precision,
-)
+from shardir.frontend.numpy.tracer_helpers.product_precision import PrecisionLike
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, convert, reshape
-from shardir.frontend.tracing.promotion import dtype_of
-from shardir.frontend.tracing.trace import emit
+from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import COMPLEX, DTYPE_INFO, FLOATS, KEYS, REAL_OF, UNSIGNED
-from shardir.ir.types import TensorType
-from shardir.ops.type_checks import check_accumulator
 
 DotDimensionNumbers: TypeAlias = tuple[
     tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]
@@ -78,11 +70,10 @@ def dot_general(
     The result has the batch dimensions, then the remaining ones of `lhs`, then those of `rhs`. An
     element of the product of bools is true if at least one product is true. Operands of different
     element types are converted to `preferred_element_type`, or to the type with the larger range.
-    `precision` is accepted and ignored: products have the precision of the element type, or
-    of `preferred_element_type`.
+    Products have the precision of the element type, or of `preferred_element_type`, whatever
+    `precision` states; a `DotAlgorithmPreset` states the types in which they are computed.
     """
-    check_precision(precision)
-    x, y = _unify_dtypes(as_tracer(lhs), as_tracer(rhs), preferred_element_type)
+    x, y = as_tracer(lhs), as_tracer(rhs)
     (contract_x, contract_y), (batch_x, batch_y) = dimension_numbers
     letters = iter(ascii_letters)
     left = [next(letters) for _ in range(x.ndim)]
@@ -107,45 +98,7 @@ def dot_general(
     batch = [left[i] for i in batch_x]
     kept = [c for c in (*left, *right) if c not in contracted and c not in batch]
     dims = f"{''.join(left)},{''.join(right)}->{''.join((*batch, *kept))}"
-    weak = x.weak_type and y.weak_type
-    if x.value.type.dtype == y.value.type.dtype == "bool":
-        return contract(x, y, dims, preferred_element_type)
-    if preferred_element_type is None:
-        return emit("dot", x, y, dims=dims, weak=weak)
-    sizes = {**dict(zip(left, x.shape, strict=True)), **dict(zip(right, y.shape, strict=True))}
-    shape = tuple(sizes[c] for c in (*batch, *kept))
-    return emit("dot", x, y, dims=dims, result=TensorType(shape, dtype_of(preferred_element_type)))
-
-
-def _unify_dtypes(
-    x: Tracer, y: Tracer, preferred_element_type: DTypeLike | None
-) -> tuple[Tracer, Tracer]:
-    """Return operands of different element types in one type, as XLA multiplies them."""
-    names = x.value.type.dtype, y.value.type.dtype
-    if names[0] == names[1] or any(name in KEYS for name in names):
-        return x, y
-    common = max(names, key=_order_of_range)
-    if preferred_element_type is not None:
-        wider = dtype_of(preferred_element_type)
-        try:
-            check_accumulator(common, wider)
-        except TypeError as error:
-            raise OperationTypeError(with_location(f"dot: {error}")) from None
-        common = wider
-    return convert(x, common), convert(y, common)
-
-
-def _order_of_range(dtype: str) -> tuple[bool, int, int, int, bool]:
-    real = REAL_OF.get(dtype, dtype)
-    info = DTYPE_INFO[real]
-    limits = dtypes.finfo(info.numpy) if real in FLOATS else None
-    return (
-        dtype in COMPLEX,
-        -1 if limits is None else int(limits.maxexp),
-        -1 if limits is None else int(limits.nmant),
-        1 if dtype == "bool" else info.bits,
-        dtype not in UNSIGNED,
-    )
+    return contract(x, y, dims, preferred_element_type, precision)
 
 
 @public(static=("precision",))
@@ -182,8 +135,6 @@ def ragged_dot(
     number of rows of each group; remaining rows give zeros. The implementation computes one product
     of all rows per group.
     """
-    check_precision(precision)
-
     x, y, sizes = as_tracer(lhs), as_tracer(rhs), as_tracer(group_sizes)
     fits = x.ndim == 2 and y.ndim == 3 and x.shape[1] == y.shape[1]
     if not fits or sizes.shape != y.shape[:1]:
@@ -200,7 +151,7 @@ def ragged_dot(
     def add(total: Tracer, group: tuple[Tracer, Tracer, Tracer]) -> tuple[Tracer, None]:
         matrix, size, end = group
         in_group = (rows < end) & (rows >= end - size)
-        return total + dot(selection.where(in_group[:, None], x, 0), matrix, None, dtype), None
+        return total + dot(selection.where(in_group[:, None], x, 0), matrix, precision, dtype), None
 
     zeros = filling.zeros((x.shape[0], y.shape[2]), dtype)
     product: Tracer = loops.scan(add, zeros, (y, sizes, ends))[0]

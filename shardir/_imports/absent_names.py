@@ -53,7 +53,6 @@ ABSENT_NAMES: dict[str, str] = {
     """,
     "each function has one algorithm for each element type; convert the operands to a wider type "
     "for more accuracy": """
-        lax.DotAlgorithm lax.DotAlgorithmPreset
         lax.linalg.EigImplementation lax.linalg.EighImplementation lax.linalg.SvdAlgorithm
     """,
     "effects of a program are ordered without tokens, and collectives name their pairs; leave "

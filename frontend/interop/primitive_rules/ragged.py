@@ -1,5 +1,6 @@
 """Rules of ragged contractions, whose group sizes are data, and of approximate top-k."""
 
+from shardir.frontend.interop.primitive_rules.product_algorithms import algorithm_of_product
 from shardir.frontend.interop.primitive_rules.registry import Equation, RuleResult, register_rule
 from shardir.frontend.lax import contraction, data_movement, elementwise, reductions
 from shardir.frontend.tracing.operands import convert
@@ -23,7 +24,8 @@ def _apply_ragged_dot(equation: Equation) -> Tracer:
     group = tuple(numbers.rhs_group_dimensions)
     dims = ((*((0,) if group else ()), *inner), (*group, *others)), ((), ())
     result_dtype = equation.results[0].dtype
-    return contraction.dot_general(parts, y, dims, preferred_element_type=result_dtype)
+    algorithm = algorithm_of_product(equation.params["precision"])
+    return contraction.dot_general(parts, y, dims, algorithm, result_dtype)
 
 
 def _mask_groups(x: Tracer, sizes: Tracer, rows: int) -> Tracer:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from shardir.frontend.interop.jax_shardings import constrain_to_typed_sharding
+from shardir.frontend.interop.primitive_rules.product_algorithms import algorithm_of_product
 from shardir.frontend.interop.primitive_rules.registry import (
     Equation,
     LiteralScalar,
@@ -13,7 +14,7 @@ from shardir.frontend.interop.primitive_rules.registry import (
 from shardir.frontend.lax import api as lax
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
 from shardir.frontend.pytree_types import PyTree
-from shardir.frontend.tracing.operands import convert, splat
+from shardir.frontend.tracing.operands import splat
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import TensorType
 
@@ -149,14 +150,12 @@ def _apply_sort(equation: Equation) -> PyTree:
 @register_rule("dot_general")
 def _apply_dot_general(equation: Equation) -> Tracer:
     x, y = equation.tracers
-    wide = equation.dtype()
-    if x.value.type.dtype != y.value.type.dtype:
-        x, y = convert(x, wide), convert(y, wide)
     return lax.dot_general(
         x,
         y,
         equation.params["dimension_numbers"],
-        preferred_element_type=equation.results[0].dtype,
+        algorithm_of_product(equation.params["precision"]),
+        equation.results[0].dtype,
     )
 
 

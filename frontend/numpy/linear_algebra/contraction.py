@@ -12,8 +12,10 @@ from typing import SupportsIndex
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
+from shardir.frontend.numpy.linear_algebra.product_types import prepare_product
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, flatten
+from shardir.frontend.numpy.tracer_helpers.dot_algorithms import find_algorithm
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
@@ -24,60 +26,59 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
 from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing import promotion
 from shardir.frontend.tracing.operands import (
     as_tracer,
     broadcast_shapes,
     convert,
     promote,
-    promote_to_wider,
     reshape,
 )
-from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit, require_trace
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import abstract_text
-from shardir.ir.dtypes import SMALL_DTYPES
 from shardir.ir.types import TensorType
 
 BATCH_LETTERS = [letter for letter in ascii_letters if letter not in "bih"]
 PRODUCT_STATIC_ARGNAMES = ("precision", "preferred_element_type")
 
 
-def contract(x: Tracer, y: Tracer, dims: str, dtype: DTypeLike | None = None) -> Tracer:
-    """Emit `dot` of operands of one element type.
+def contract(
+    x: Tracer,
+    y: Tracer,
+    dims: str,
+    preferred_element_type: DTypeLike | None = None,
+    precision: object = None,
+) -> Tracer:
+    """Emit `dot` of operands of any element types, in the types of `prepare_product`.
 
-    `dtype` is the element type of the result, if it is not that of the operands. For bools, an
-    element of the result is true if at least one product is true; with another `dtype` it is the
-    number of these products.
+    For bools, an element of the result is true if at least one product is true; with another
+    preferred type it is the number of these products.
     """
-    if x.value.type.dtype == "bool" and dtype is not None and dtype_of(dtype) != "bool":
-        return contract(convert(x, dtype_of(dtype)), convert(y, dtype_of(dtype)), dims)
-    if x.value.type.dtype == "bool":
-        left, right, output = dims.replace("->", ",").split(",")
+    product = prepare_product(x, y, preferred_element_type, precision)
+    weak = x.weak_type and y.weak_type and preferred_element_type is None
+    made = _emit_product(product.x, product.y, dims, product.computed, weak)
+    return made if product.result == product.computed else convert(made, product.result, weak)
+
+
+def _emit_product(x: Tracer, y: Tracer, dims: str, dtype: str, weak: bool) -> Tracer:
+    """Emit `dot` with the element type `dtype`, which accumulates that of both operands."""
+    left, right, output = dims.replace("->", ",").split(",")
+    if dtype == "bool":
         if left == right and not output and x.shape == y.shape:
             # This is a reduction with `any`, without a sum, so that a backend can stop at the first
             # true element.
             some: Tracer = emit("any", emit("and", x, y), dims=tuple(range(x.ndim)))
             return some
         # A sum of ones is never rounded to zero, and products of floats are fastest.
-        return as_bool(contract(convert(x, "f32"), convert(y, "f32"), dims))
-    left, right, output = dims.replace("->", ",").split(",")
+        return as_bool(_emit_product(convert(x, "f32"), convert(y, "f32"), dims, "f32", False))
     x, left = _drop_broadcast_dims(x, left, y, right)
     y, right = _drop_broadcast_dims(y, right, x, left)
     sizes = dict(zip(left + right, x.shape + y.shape, strict=True))
-    weak = x.weak_type and y.weak_type and dtype is None
-    name = x.value.type.dtype
-    result_dtype = name if dtype is None else dtype_of(dtype)
-    wide = result_dtype
-    if name not in SMALL_DTYPES:
-        wide, _ = promotion.result_type((name, False), (result_dtype, False))
+    has_own_type = x.value.type.dtype == y.value.type.dtype == dtype
     shape = tuple(sizes[letter] for letter in output)
-    result_type = TensorType(shape, wide) if wide != name else None
-    result: Tracer = emit(
-        "dot", x, y, dims=f"{left},{right}->{output}", result=result_type, weak=weak
-    )
-    return convert(result, result_dtype, weak)
+    result = None if has_own_type else TensorType(shape, dtype)
+    made: Tracer = emit("dot", x, y, dims=f"{left},{right}->{output}", result=result, weak=weak)
+    return made
 
 
 def _drop_broadcast_dims(x: Tracer, letters: str, y: Tracer, others: str) -> tuple[Tracer, str]:
@@ -115,10 +116,10 @@ def matmul(
     broadcast.
 
     A vector is a row on the left and a column on the right; the result lacks that axis.
-    `precision` is accepted for compatibility and ignored: products have the precision of the
-    element type. The result has the promoted element type, or `preferred_element_type`.
+    Products have the precision of the element type, whatever `precision` states; a
+    `lax.DotAlgorithmPreset` states the types in which they are computed. The result has the
+    promoted element type, or `preferred_element_type`.
     """
-    check_precision(precision)
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
         raise ShapeError(
@@ -134,7 +135,7 @@ def matmul(
     left, right = (stack[len(stack) - n :] for n in stacks)
     row, column = ("b" if x.ndim > 1 else ""), ("h" if y.ndim > 1 else "")
     dims = f"{left}{row}i,{right}i{column}->{stack}{row}{column}"
-    return contract(x, y, dims, preferred_element_type)
+    return contract(x, y, dims, preferred_element_type, precision)
 
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
@@ -150,17 +151,16 @@ def dot(
     `b`.
 
     The result has the remaining axes of `a`, then those of `b`. Scalars are multiplied.
-    `precision` is accepted for compatibility and ignored.
+    `precision` is that of `matmul`.
     """
-    check_precision(precision)
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
-        return _multiply_scalars(x, y, preferred_element_type)
+        return _multiply_scalars(x, y, preferred_element_type, precision)
     _check_contracted_sizes("dot", x, -1, y, -2 if y.ndim > 1 else -1)
     rows = "b" if x.ndim == 2 else "".join(BATCH_LETTERS[: x.ndim - 1])
     columns = "h" if y.ndim == 2 else "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])
     right = f"{columns[:-1]}i{columns[-1:]}"
-    return contract(x, y, f"{rows}i,{right}->{rows}{columns}", preferred_element_type)
+    return contract(x, y, f"{rows}i,{right}->{rows}{columns}", preferred_element_type, precision)
 
 
 def _check_batch_shardings(name: str, x: Tracer, y: Tracer, dims: Iterable[int]) -> None:
@@ -181,12 +181,19 @@ def _check_batch_shardings(name: str, x: Tracer, y: Tracer, dims: Iterable[int])
             )
 
 
-def _multiply_scalars(x: Tracer, y: Tracer, preferred_element_type: DTypeLike | None) -> Tracer:
+def _multiply_scalars(
+    x: Tracer, y: Tracer, preferred_element_type: DTypeLike | None, precision: object
+) -> Tracer:
     """Return the products of operands of which one is a scalar."""
-    if preferred_element_type is None:
+    if preferred_element_type is None and find_algorithm(precision) is None:
+        check_precision(precision)
         return apply_elementwise("mul", x, y)
-    dtype = dtype_of(preferred_element_type)
-    return convert(apply_elementwise("mul", *promote_to_wider(dtype, x, y)), dtype)
+    product = prepare_product(x, y, preferred_element_type, precision)
+    weak = x.weak_type and y.weak_type and preferred_element_type is None
+    made = apply_elementwise(
+        "mul", convert(product.x, product.computed), convert(product.y, product.computed)
+    )
+    return convert(made, product.result, weak)
 
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
@@ -198,10 +205,9 @@ def vdot(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the sum of the products of all elements, those of `a` conjugated, as a scalar."""
-    check_precision(precision)
     x, y = map(flatten, promote(a, b))
     _check_contracted_sizes("vdot", x, 0, y, 0)
-    return contract(emit_conjugate(x), y, "i,i->", preferred_element_type)
+    return contract(emit_conjugate(x), y, "i,i->", preferred_element_type, precision)
 
 
 @public(static=("axis", *PRODUCT_STATIC_ARGNAMES))
@@ -212,7 +218,6 @@ def vecdot(
     """Return the dot products of vectors along `axis`, `x1` conjugated; the other axes
     broadcast.
     """
-    check_precision(precision)
     x, y = promote(x1, x2)
     i, j = canonicalize_axis(axis, x.ndim), canonicalize_axis(axis, y.ndim)
     _check_contracted_sizes("vecdot", x, i, y, j)
@@ -225,7 +230,7 @@ def vecdot(
     left.insert(i, "i")
     right.insert(j, "i")
     dims = f"{''.join(left)},{''.join(right)}->{''.join(stack)}"
-    return contract(emit_conjugate(x), y, dims, preferred_element_type)
+    return contract(emit_conjugate(x), y, dims, preferred_element_type, precision)
 
 
 @public(static=PRODUCT_STATIC_ARGNAMES)
@@ -238,14 +243,15 @@ def matvec(
     preferred_element_type: DTypeLike | None = None,
 ) -> Tracer:
     """Return the products of matrices with vectors in the last axes; the axes before broadcast."""
-    check_precision(precision)
     x, y = promote(x1, x2)
     if x.ndim < 2 or not y.ndim:
         raise ShapeError(
             with_location(f"matvec takes matrices and vectors, got shapes {x.shape} and {y.shape}")
         )
     columns = reshape(y, (*y.shape, 1))
-    product = as_tracer(matmul(x, columns, preferred_element_type=preferred_element_type))
+    product = as_tracer(
+        matmul(x, columns, precision=precision, preferred_element_type=preferred_element_type)
+    )
     return reshape(product, product.shape[:-1])
 
 
@@ -261,14 +267,15 @@ def vecmat(
     """Return the products of conjugated vectors with matrices in the last axes; others
     broadcast.
     """
-    check_precision(precision)
     x, y = promote(x1, x2)
     if not x.ndim or y.ndim < 2:
         raise ShapeError(
             with_location(f"vecmat takes vectors and matrices, got shapes {x.shape} and {y.shape}")
         )
     rows = reshape(emit_conjugate(x), (*x.shape[:-1], 1, x.shape[-1]))
-    product = as_tracer(matmul(rows, y, preferred_element_type=preferred_element_type))
+    product = as_tracer(
+        matmul(rows, y, precision=precision, preferred_element_type=preferred_element_type)
+    )
     return reshape(product, (*product.shape[:-2], product.shape[-1]))
 
 
@@ -284,14 +291,13 @@ def inner(
 
     The result has the remaining axes of `a`, then those of `b`.
     """
-    check_precision(precision)
     x, y = promote(a, b)
     if not x.ndim or not y.ndim:
-        return _multiply_scalars(x, y, preferred_element_type)
+        return _multiply_scalars(x, y, preferred_element_type, precision)
     _check_contracted_sizes("inner", x, -1, y, -1)
     rows = "".join(BATCH_LETTERS[: x.ndim - 1])
     columns = "".join(BATCH_LETTERS[x.ndim :][: y.ndim - 1])
-    return contract(x, y, f"{rows}i,{columns}i->{rows}{columns}", preferred_element_type)
+    return contract(x, y, f"{rows}i,{columns}i->{rows}{columns}", preferred_element_type, precision)
 
 
 @public()
@@ -327,7 +333,6 @@ def tensordot(
     `axes` is a number n (the last n axes of `a` and the first n of `b`) or a pair of lists of axes.
     The result has the remaining axes of `a`, then those of `b`.
     """
-    check_precision(precision)
     x, y = promote(a, b)
     if isinstance(axes, (tuple, list)):
         pair = [(e,) if not isinstance(e, (tuple, list)) else tuple(e) for e in axes]
@@ -356,7 +361,7 @@ def tensordot(
     output = [s for d, s in enumerate(left) if d not in first]
     output += [s for d, s in enumerate(right) if d not in second]
     dims = f"{''.join(left)},{''.join(right)}->{''.join(output)}"
-    return contract(x, y, dims, preferred_element_type)
+    return contract(x, y, dims, preferred_element_type, precision)
 
 
 @public()

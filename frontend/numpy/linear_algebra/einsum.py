@@ -19,7 +19,7 @@ from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.linear_algebra.contraction import contract
+from shardir.frontend.numpy.linear_algebra.contraction import PRODUCT_STATIC_ARGNAMES, contract
 from shardir.frontend.numpy.linear_algebra.diagonals import diagonal_in_place
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import as_bool, check_no_out
 from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
@@ -48,15 +48,20 @@ def einsum(
 
     `...` denotes axes that broadcast; a repeated letter in one operand denotes its diagonal.
     Without `->` the output has the letters that occur once, in alphabetical order. Alternatively,
-    operands alternate with lists of integers for their axes. `optimize` and `precision` are
-    accepted for compatibility and ignored: the order of pairs is always greedy. Raise `ShapeError`
-    if sizes disagree, and `ArgumentError` for invalid subscripts.
+    operands alternate with lists of integers for their axes. `optimize` is accepted for
+    compatibility and ignored: the order of pairs is always greedy. `precision` is that of `matmul`.
+    Raise `ShapeError` if sizes disagree, and `ArgumentError` for invalid subscripts.
     """
     check_precision(precision)
     check_no_out("einsum", out)
     text, arrays = _as_text_subscripts(subscripts, operands)
     return call_with_out_sharding(
-        out_sharding, _einsum, text, *arrays, preferred_element_type=preferred_element_type
+        out_sharding,
+        _einsum,
+        text,
+        *arrays,
+        preferred_element_type=preferred_element_type,
+        precision=precision,
     )
 
 
@@ -130,9 +135,12 @@ def _axis_labels(lists: Sequence[Sequence[int | EllipsisType]]) -> list[int]:
         ) from None
 
 
-@public(static=("preferred_element_type",))
+@public(static=PRODUCT_STATIC_ARGNAMES)
 def _einsum(
-    subscripts: str, *operands: Tracer, preferred_element_type: DTypeLike | None = None
+    subscripts: str,
+    *operands: Tracer,
+    preferred_element_type: DTypeLike | None = None,
+    precision: object = None,
 ) -> Tracer:
     arrays = promote(*operands)
     is_bool = arrays[0].value.type.dtype == "bool"
@@ -157,7 +165,7 @@ def _einsum(
         x, y = promote(x, y)
         order = _intermediate_letters(left, right, needed_letters) if pairs else output
         dtype = preferred_element_type if wider or not pairs else None
-        pairs.insert(i, (contract(x, y, f"{left},{right}->{order}", dtype), order))
+        pairs.insert(i, (contract(x, y, f"{left},{right}->{order}", dtype, precision), order))
     result, term = _sum_unused_letters(*pairs[0], output, wider)
     if term != output:
         perm = tuple(map(term.index, output))

@@ -1,11 +1,22 @@
-"""`precision=` of products: all products have the full precision of their element type."""
+"""`precision=` of products and convolutions.
+
+All products have the full precision of their element type. A precision has no effect; an algorithm
+(`dot_algorithms`) states the element types in which a product is computed.
+"""
 
 from enum import Enum
 from typing import TypeAlias
 
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.numpy.tracer_helpers.dot_algorithms import (
+    DotAlgorithm,
+    DotAlgorithmPreset,
+    find_algorithm,
+    supported_algorithm,
+)
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.ops.contraction.product_dtypes import AlgorithmDtypes
 
 
 class Precision(Enum):
@@ -19,24 +30,49 @@ class Precision(Enum):
     """The highest precision of JAX."""
 
 
-PrecisionLike: TypeAlias = str | Precision | tuple[str, str] | tuple[Precision, Precision] | None
-"""The precision of a product, of both operands or of each; it does not change results here."""
+PrecisionLike: TypeAlias = (
+    str
+    | Precision
+    | tuple[str, str]
+    | tuple[Precision, Precision]
+    | DotAlgorithm
+    | DotAlgorithmPreset
+    | None
+)
+"""The precision of a product, of both operands or of each, which does not change results here, or
+an algorithm."""
 
 _NAMES = (
     "highest", "float32", "high", "bfloat16_3x", "tensorfloat32", "default", "bfloat16", "fastest",
 )  # fmt: skip
 
 
+def algorithm_of(precision: object) -> AlgorithmDtypes | None:
+    """Return the dtypes in which a product is computed, if `precision` is an algorithm.
+
+    Raise `ArgumentError` for an object that states no precision, and for an algorithm that JAX does
+    not support on CPUs.
+    """
+    check_precision(precision)
+    algorithm = find_algorithm(precision)
+    return None if algorithm is None else supported_algorithm(algorithm)
+
+
 def check_precision(precision: object) -> None:
-    """Raise `ArgumentError` for an object that states no precision."""
+    """Raise `ArgumentError` for an object that states no precision.
+
+    Convolutions ignore algorithms, as in JAX.
+    """
+    if find_algorithm(precision) is not None:
+        return
     parts = precision if isinstance(precision, (tuple, list)) else (precision, precision)
     if len(parts) == 2 and all(map(_is_precision, parts)):
         return
     raise ArgumentError(
         with_location(
             f"precision is {brief(precision)}; it is None, a lax.Precision, one of "
-            f"{', '.join(_NAMES)}, or a pair of these. Products have the full precision of their "
-            "element type: leave precision out"
+            f"{', '.join(_NAMES)}, a pair of these, or a lax.DotAlgorithmPreset. "
+            "Products have the full precision of their element type: leave precision out"
         )
     )
 

@@ -16,9 +16,16 @@ from shardir.ir.module import Op, Value
 from shardir.ir.operation import OPS, Attr, Symbol
 from shardir.ir.types import TensorType
 from shardir.op_rules.factor_rule_text import parse_rule
-from shardir.op_rules.factors import FactorKind, FactorRule, RuleBuilder, TensorFactors
+from shardir.op_rules.factors import (
+    FactorKind,
+    FactorRule,
+    RuleBuilder,
+    TensorFactors,
+    einsum_rule,
+)
 from shardir.stablehlo.reading.call import OperationReader, UnsupportedOperation
 from shardir.stablehlo.reading.formulas import combination_of, region_formulas
+from shardir.stablehlo.reading.products import contraction_dims
 from shardir.stablehlo.reading.records import DictRecord
 from shardir.stablehlo.reading.shapes import gather_dims, is_concatenation_of_slices, scatter_dims
 from shardir.stablehlo.reading.stated_rules import find_stated_rule_fault
@@ -155,6 +162,11 @@ def _replicate_last_rule(last: int, xs: Shapes, ys: Shapes) -> FactorRule:
 @_register("cholesky")
 def _cholesky(call: OperationReader, xs: Shapes, ys: Shapes) -> FactorRule:
     return _replicate_last_rule(2, xs, ys)
+
+
+@_register("dot_general", "dot")
+def _dot(call: OperationReader, xs: Shapes, ys: Shapes) -> FactorRule:
+    return einsum_rule(contraction_dims(call, *xs), xs)
 
 
 @_register("fft")

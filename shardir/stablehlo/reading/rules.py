@@ -12,6 +12,7 @@ from shardir.stablehlo.reading import (
     composed as composed,
     custom_calls as custom_calls,
     decompositions as decompositions,
+    products as products,
     regions as regions,
     sdy as sdy,
     shapes as shapes,

@@ -1,7 +1,6 @@
 """Reading of rearrangements, lookups and contractions."""
 
 import re
-from string import ascii_letters
 from typing import Any
 
 from shardir import (
@@ -94,59 +93,6 @@ def _dynamic_slice(call: OperationReader) -> Values:
 @register_reader("dynamic_update_slice")
 def _dynamic_update_slice(call: OperationReader) -> Values:
     return call.emit("dynamic_update_slice", *call.operands)
-
-
-@register_reader("dot_general")
-def _dot_general(call: OperationReader) -> Values:
-    x, y = call.take_operands(2)
-    name = "dot_dimension_numbers"
-    if call.has(name):
-        fields = ("lhs_batching", "rhs_batching", "lhs_contracting", "rhs_contracting")
-        numbers = call.struct(name, *(f"{field}_dimensions" for field in fields))
-    else:
-        numbers = []
-        for key in ("batching_dims", "contracting_dims"):
-            numbers += _list_pair(call, key) if call.has(key) else [(), ()]
-    x_batch, y_batch, x_summed, y_summed = numbers
-    return _dot(call, x, y, (x_batch, x_summed), (y_batch, y_summed))
-
-
-def _list_pair(call: OperationReader, key: str) -> list[Ints]:
-    """Return the two lists of `[0] x [1]`."""
-    node = call.attr(key)
-    if not isinstance(node, records.ListsRecord) or len(node.lists) != 2:
-        raise call.fail("expected two lists, as [0] x [1]", first_token(node))
-    return [call.types.integers(part) for part in node.lists]
-
-
-@register_reader("dot")
-def _plain_dot(call: OperationReader) -> Values:
-    """Contract the last dimension of the first operand with the first of the second."""
-    x, y = call.take_operands(2)
-    if not (x.type.rank and y.type.rank):
-        raise call.fail("dot takes vectors and matrices")
-    return _dot(call, x, y, ((), (x.type.rank - 1,)), ((), (0,)))
-
-
-def _dot(
-    call: OperationReader, x: Value, y: Value, of_x: tuple[Ints, Ints], of_y: tuple[Ints, Ints]
-) -> Values:
-    """Emit a dot with letters in operand order; batch letters come first in the result."""
-    for value, dims in ((x, of_x), (y, of_y)):
-        named = (*dims[0], *dims[1])
-        if len(set(named)) != len(named) or any(d >= value.type.rank or d < 0 for d in named):
-            raise call.fail(f"these dimensions are not those of {value.type}")
-    if len(of_x[0]) != len(of_y[0]) or len(of_x[1]) != len(of_y[1]):
-        raise call.fail("both operands must have equally many batch and contracted dimensions")
-    letters = iter(ascii_letters)
-    left = {d: next(letters) for d in range(x.type.rank)}
-    partner = dict(zip((*of_y[0], *of_y[1]), (*of_x[0], *of_x[1]), strict=True))
-    right = {d: left[partner[d]] if d in partner else next(letters) for d in range(y.type.rank)}
-    output = [left[d] for d in of_x[0]]
-    output += [left[d] for d in left if d not in (*of_x[0], *of_x[1])]
-    output += [right[d] for d in right if d not in partner]
-    terms = "".join(left.values()), "".join(right.values()), "".join(output)
-    return call.emit("dot", x, y, dims="{},{}->{}".format(*terms))
 
 
 @register_reader("convolution")

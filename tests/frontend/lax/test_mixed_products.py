@@ -24,8 +24,6 @@ def numbers(dtype: str) -> Any:
 def test_products_have_the_types_and_the_numbers_of_jax(preferred: str | None) -> None:
     jax = pytest.importorskip("jax")
     for left, right in permutations(DTYPES, 2):
-        if preferred is not None and "int32" in (left, right):
-            continue
         options: dict[str, Any] = {"preferred_element_type": preferred}
         made = lax.dot(numbers(left), numbers(right), **options)
         expected = jax.lax.dot(numbers(left), numbers(right), **options)
@@ -44,10 +42,63 @@ def test_operands_are_converted_to_the_preferred_type_directly() -> None:
 
 def test_a_preferred_type_that_is_narrower_is_refused() -> None:
     with pytest.raises(OperationTypeError) as caught:
-        lax.dot(numbers("int32"), numbers("int8"), preferred_element_type="float32")
+        lax.dot(numbers("int32"), numbers("int8"), preferred_element_type="float16")
     assert str(caught.value).partition("\n")[0] == (
-        "dot: cannot accumulate i32 products in f32; convert the result instead"
+        "preferred_element_type f16 is narrower than i32, the type of the product; convert the "
+        "operands, or the result"
     )
+
+
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize(
+    ("left", "right", "dtype", "preferred", "expected"),
+    [
+        # The product is computed in the type of the operands, and converted.
+        ([70000.0, 2], [0.001, 1], "float32", "float16", 72),
+        ([0.5], [0.5], "float32", "bool", True),
+        ([0.25, -0.25], [1, 1], "float32", "bool", False),
+        ([2.5], [3], "float32", "int32", 7),
+        ([1j], [1j], "complex64", "float32", -1),
+        ([100] * 40, [100] * 40, "uint8", "int8", -128),
+        # The operands are converted to a type with a larger range.
+        ([2**30] * 4, [4] * 4, "int32", "float32", 2.0**34),
+        ([1 + 2**-10, -1], [1, 1], "float16", "bfloat16", 0),
+        ([-1], [1], "int8", "uint32", 2**32 - 1),
+        ([3], [5], "int32", "complex64", 15),
+        ([True, True], [True, True], "bool", "int8", 2),
+    ],
+)
+def test_products_have_the_preferred_type_and_the_numbers_of_jax(
+    left: Any, right: Any, dtype: str, preferred: str, expected: Any
+) -> None:
+    x, y = (np.array(each, dtype) for each in (left, right))
+    products: list[Any] = [
+        lambda a, b: lax.dot(a, b, preferred_element_type=preferred),
+        lambda a, b: snp.matmul(a, b, preferred_element_type=preferred),
+        lambda a, b: snp.einsum("i,i->", a, b, preferred_element_type=preferred),
+    ]
+    for product in products:
+        made = np.asarray(product(x, y))
+        assert str(made.dtype) == preferred
+        assert made == expected
+
+
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+def test_preferred_types_of_jax() -> None:
+    """Compare one case of each kind with JAX itself; the test above states the numbers."""
+    jax = pytest.importorskip("jax")
+    for dtype, preferred in (("int32", "float32"), ("complex64", "float32"), ("float32", "int8")):
+        x = np.array([3, 2, 7]).astype(dtype)
+        expected = jax.lax.dot(x, x, preferred_element_type=preferred)
+        made = lax.dot(x, x, preferred_element_type=preferred)
+        assert made.dtype == expected.dtype
+        np.testing.assert_array_equal(np.asarray(made), np.asarray(expected))
+    for dtype, preferred in (("int32", "float16"), ("complex64", "bfloat16"), ("int32", "bool")):
+        x = np.array([3, 2, 7]).astype(dtype)
+        with pytest.raises(TypeError, match="must not be narrower"):
+            jax.lax.dot(x, x, preferred_element_type=preferred)
+        with pytest.raises(OperationTypeError, match=f"{preferred[0]}.* is narrower than"):
+            lax.dot(x, x, preferred_element_type=preferred)
 
 
 X = np.eye(2, dtype="float32")
@@ -86,8 +137,9 @@ def test_precision_is_checked(product: Any) -> None:
         assert f"precision is {text}" in str(caught.value)
         assert (
             "it is None, a lax.Precision, one of highest, float32, high, bfloat16_3x, "
-            "tensorfloat32, default, bfloat16, fastest, or a pair of these. Products have the full "
-            "precision of their element type: leave precision out"
+            "tensorfloat32, default, bfloat16, fastest, a pair of these, or a "
+            "lax.DotAlgorithmPreset. Products have the full precision of their element type: leave "
+            "precision out"
         ) in str(caught.value)
 
 
