@@ -15,21 +15,19 @@ from shardir.hlo.module import HloModule
 from shardir.hlo.parser import is_hlo, parse_hlo
 from shardir.ir.module import Module
 from shardir.ops.opaque import unknown_operations
+from shardir.stablehlo.bytecode import BYTECODE_SIGNATURE, bytecode_to_text
 from shardir.stablehlo.debug_attributes import DescribedModule
 from shardir.text.definition_locations import DefinitionLocations, find_definition_locations
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
 
 if TYPE_CHECKING:
-    from shardir.stablehlo import bytecode, reader
+    from shardir.stablehlo import reader
 else:
-    bytecode = lazy_import("shardir.stablehlo.bytecode")
     reader = lazy_import("shardir.stablehlo.reader")
 
 STDIN = "<stdin>"
 """The name of standard input in errors."""
-MLIR_BYTECODE_SIGNATURE = b"ML\xefR"
-"""The first bytes of MLIR's bytecode."""
 
 
 def read_module(file: str) -> Module:
@@ -47,7 +45,7 @@ def read_text(file: str) -> tuple[str, str]:
     try:
         if file != "-":
             data = Path(file).read_bytes()
-            if not data.startswith(MLIR_BYTECODE_SIGNATURE):
+            if not data.startswith(BYTECODE_SIGNATURE):
                 return _unify_line_ends(data.decode("utf-8")), file
         else:
             if sys.stdin is None:
@@ -58,7 +56,7 @@ def read_text(file: str) -> tuple[str, str]:
     except (OSError, ValueError) as error:  # A path with a NUL byte raises ValueError.
         reason = os_error_reason(error)
         raise CommandError(f"cannot read {name!r}: {reason}") from None
-    return bytecode.bytecode_to_text(data, file), file
+    return bytecode_to_text(data, file), file
 
 
 def _unify_line_ends(text: str) -> str:

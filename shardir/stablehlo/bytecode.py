@@ -8,6 +8,9 @@ from typing import Any
 
 from shardir.errors import ShardirError
 
+BYTECODE_SIGNATURE = b"ML\xefR"
+"""The first bytes of MLIR's bytecode."""
+
 
 class BytecodeError(ShardirError, ValueError):
     """Bytecode that cannot be read, or text that jaxlib does not accept."""

@@ -8,7 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardir import ops
 from shardir.errors import ShardirError, count_noun
@@ -35,9 +35,12 @@ from shardir.ir.types import TensorType
 from shardir.passes.batching.key_words import expand_rbg_keys
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.passes.simplify.inline_calls import inline_calls
-from shardir.stablehlo.bytecode import BytecodeError, text_to_bytecode
+from shardir.stablehlo.bytecode import BYTECODE_SIGNATURE, BytecodeError, text_to_bytecode
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
+
+if TYPE_CHECKING:
+    from jax.export import Exported as JaxExported
 
 SIGNATURE = b"shardir-export-1\n"
 """The first bytes of a serialized program."""
@@ -290,13 +293,30 @@ def _read_structure(described: object) -> tree.PyTreeDef:
 def deserialize(blob: bytes | bytearray) -> Exported:
     """Return the program of `serialize`; programs of `jax.export` need an installed JAX.
 
-    Raises `ExportedProgramError` for other bytes.
+    Raises `ExportedProgramError` for other bytes, and `ArgumentError` for an argument that is not
+    bytes.
     """
+    if not isinstance(blob, (bytes, bytearray, memoryview)):
+        raise ArgumentError(
+            with_location(f"deserialize takes the bytes of serialize, got {brief(blob)}")
+        )
     data = bytes(blob)
-    if not data.startswith(SIGNATURE):
-        return _deserialize_with_jax(data)
+    if data.startswith(SIGNATURE):
+        return _deserialize_own(data[len(SIGNATURE) :])
+    if fault := _foreign_bytes_fault(data):
+        raise ExportedProgramError(with_location(fault))
+    return _deserialize_with_jax(data)
+
+
+def _deserialize_own(compressed: bytes) -> Exported:
+    decompressor = zlib.decompressobj()
     try:
-        return _read_program(json.loads(zlib.decompress(data[len(SIGNATURE) :])))
+        text = decompressor.decompress(compressed)
+        if not decompressor.eof:
+            raise ValueError("its end is missing")
+        if decompressor.unused_data:
+            raise ValueError("other bytes follow its end")
+        return _read_program(json.loads(text))
     except (KeyError, RecursionError, TypeError, ValueError, zlib.error) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise ExportedProgramError(
@@ -304,16 +324,58 @@ def deserialize(blob: bytes | bytearray) -> Exported:
         ) from None
 
 
-def _read_program(header: dict[str, Any]) -> Exported:
-    def avals(name: str) -> tuple[ShapeDtypeStruct, ...]:
-        return tuple(ShapeDtypeStruct(shape, dtype) for shape, dtype in header[name])
+def _foreign_bytes_fault(data: bytes) -> str | None:
+    """Return why bytes without `SIGNATURE` are no program, or `None` if JAX may have written them.
 
+    JAX writes a FlatBuffer: it begins with the position of a table, which refers to the list of its
+    fields.
+    """
+    name = SIGNATURE.rpartition(b"-")[0]
+    if data.startswith(name):
+        return "another version of shardir wrote the exported program; export it with this version"
+    if data and SIGNATURE.startswith(data):
+        return "the exported program is damaged: its end is missing; export it again"
+    if data.startswith(BYTECODE_SIGNATURE):
+        return (
+            "the bytes are the bytecode of a module, without the structure of its arguments; "
+            "`shardir run` and `shardir opt` read it"
+        )
+    if not _is_flatbuffer(data):
+        return "the bytes are not an exported program of shardir or JAX; pass those of serialize()"
+    return None
+
+
+def _is_flatbuffer(data: bytes) -> bool:
+    """Return whether bytes begin with the position of a table, and its list of fields exists."""
+    if len(data) < 8:
+        return False
+    table = int.from_bytes(data[:4], "little")
+    if not 4 <= table <= len(data) - 4:
+        return False
+    fields = table - int.from_bytes(data[table : table + 4], "little", signed=True)
+    if not 4 <= fields <= len(data) - 4:
+        return False
+    size = int.from_bytes(data[fields : fields + 2], "little")
+    return size >= 4 and size % 2 == 0 and fields + size <= len(data)
+
+
+def _read_program(header: dict[str, Any]) -> Exported:
+    def avals(name: str, structure: tree.PyTreeDef) -> tuple[ShapeDtypeStruct, ...]:
+        made = tuple(ShapeDtypeStruct(shape, dtype) for shape, dtype in header[name])
+        if len(made) != structure.num_leaves:
+            raise ValueError(f"{name} has {len(made)} entries for {structure.num_leaves} arrays")
+        return made
+
+    for name, kind in (("fun_name", str), ("text", str), ("platforms", list), ("nr_devices", int)):
+        if not isinstance(header[name], kind):
+            raise ValueError(f"{name} is {brief(header[name])}")
+    in_tree, out_tree = _read_structure(header["in_tree"]), _read_structure(header["out_tree"])
     return Exported(
         header["fun_name"],
-        _read_structure(header["in_tree"]),
-        _read_structure(header["out_tree"]),
-        avals("in_avals"),
-        avals("out_avals"),
+        in_tree,
+        out_tree,
+        avals("in_avals", in_tree),
+        avals("out_avals", out_tree),
         tuple(header["platforms"]),
         header["nr_devices"],
         header["text"],
@@ -335,21 +397,17 @@ def _deserialize_with_jax(data: bytes) -> Exported:
         program = jax_export.deserialize(bytearray(data))
     except ImportError as error:  # JAX reads the bytes with another package.
         raise ExportedProgramError(
-            with_location(f"JAX cannot read the bytes, which are not a program of shardir: {error}")
+            with_location(
+                "the bytes are not a program of shardir.export, and JAX needs another package to "
+                f"read them as one of jax.export: {error}"
+            )
         ) from None
     except Exception as error:
         raise ExportedProgramError(
             with_location(f"the bytes are not an exported program: {error}")
         ) from None
-    kept, count = tuple(program.module_kept_var_idx), len(program.in_avals)
-    if kept != tuple(range(count)):
-        unused = count_noun(count - len(kept), "argument")
-        raise ExportedProgramError(
-            with_location(
-                f"the program {program.fun_name} does not use {unused}, which its text lacks; "
-                "export it from jit(fun, keep_unused=True)"
-            )
-        )
+    if fault := _jax_program_fault(program):
+        raise ExportedProgramError(with_location(f"the program {program.fun_name} {fault}"))
 
     def structure(theirs: "jax.tree_util.PyTreeDef") -> tree.PyTreeDef:
         return tree.flatten(jax.tree.unflatten(theirs, range(theirs.num_leaves)))[1]
@@ -367,3 +425,23 @@ def _deserialize_with_jax(data: bytes) -> Exported:
         program.nr_devices,
         program.mlir_module(),
     )
+
+
+def _jax_program_fault(program: "JaxExported") -> str | None:
+    """Return why a program of JAX cannot be called with the arguments for which it was exported."""
+    kept, count = tuple(program.module_kept_var_idx), len(program.in_avals)
+    if kept != tuple(range(count)):
+        unused = count_noun(count - len(kept), "argument")
+        return (
+            f"does not use {unused}, which its text lacks; export it from jit(fun, "
+            "keep_unused=True)"
+        )
+    for aval in (*program.in_avals, *program.out_avals):
+        if not all(isinstance(size, int) for size in aval.shape):
+            return f"has sizes that are symbols, {aval.shape}; export it for a shape of numbers"
+    if len(program.platforms) > 1:
+        return (
+            f"is one for the platforms {', '.join(program.platforms)}, so that its text has the "
+            "number of the platform as an argument; export it for one platform"
+        )
+    return None

@@ -1,5 +1,6 @@
 """Exported programs: text, bytes, calls, and programs of JAX."""
 
+import json
 import sys
 import zlib
 from typing import Any
@@ -178,17 +179,128 @@ def test_programs_of_jax_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = jax_export.export(function)(params, x)
     # JAX reads and writes bytes with a package that may not be installed.
     monkeypatch.setattr(jax_export, "deserialize", lambda blob: theirs)
-    found = export.deserialize(b"bytes of JAX")
+    found = export.deserialize(FLATBUFFER)
     np.testing.assert_allclose(found.call(params, x)["y"], np.sin(x @ params["w"]), rtol=1e-6)
     unused = jax_export.export(jax.jit(lambda x, y: x + 1))(x, x)
     monkeypatch.setattr(jax_export, "deserialize", lambda blob: unused)
     with pytest.raises(ExportedProgramError, match=r" does not use 1 argument, which its text "):
-        export.deserialize(b"bytes of JAX")
+        export.deserialize(FLATBUFFER)
+    sizes = jax_export.symbolic_shape("b")
+    symbolic = jax_export.export(jax.jit(lambda x: x + 1))(jax.ShapeDtypeStruct(sizes, "float32"))
+    several = jax_export.export(jax.jit(lambda x: x + 1), platforms=["cpu", "tpu"])(x)
+    for program, fault in (
+        (symbolic, r"has sizes that are symbols, \(b,\); export it for a shape of numbers"),
+        (several, r"is one for the platforms cpu, tpu, so that its text has .*; export it for one"),
+    ):
+        monkeypatch.setattr(jax_export, "deserialize", lambda blob, program=program: program)
+        with pytest.raises(ExportedProgramError, match=rf"^the program <lambda> {fault}"):
+            export.deserialize(FLATBUFFER)
     monkeypatch.setattr(jax_export, "deserialize", lambda blob: 1 / 0)
     with pytest.raises(
         ExportedProgramError, match=r"^the bytes are not an exported program: division"
     ):
-        export.deserialize(b"nothing")
+        export.deserialize(FLATBUFFER)
+
+    def need_package(blob: object) -> None:
+        raise ImportError("install 'flatbuffers'")
+
+    monkeypatch.setattr(jax_export, "deserialize", need_package)
+    with pytest.raises(ExportedProgramError) as caught:
+        export.deserialize(FLATBUFFER)
+    assert str(caught.value).partition("\n")[0] == (
+        "the bytes are not a program of shardir.export, and JAX needs another package to read them "
+        "as one of jax.export: install 'flatbuffers'"
+    )
+
+
+FLATBUFFER = bytes([12, 0, 0, 0, 0, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0])
+"""A table without fields, as a stand-in for the bytes of JAX: its list of fields is at 8."""
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda blob: b"", "the bytes are not an exported program of shardir or JAX; pass those "),
+        (lambda blob: b"PK\3\4" * 9, "the bytes are not an exported program of shardir or JAX; "),
+        (lambda blob: FLATBUFFER[:12], "the bytes are not an exported program of shardir or JAX; "),
+        (lambda blob: b"\xff" * 16, "the bytes are not an exported program of shardir or JAX; "),
+        (
+            lambda blob: blob[:9],
+            "the exported program is damaged: its end is missing; export it again",
+        ),
+        (
+            lambda blob: blob[:-3],
+            "the exported program is damaged: its end is missing; export it again",
+        ),
+        (
+            lambda blob: blob + b"x",
+            "the exported program is damaged: other bytes follow its end; export it again",
+        ),
+        (
+            lambda blob: blob.replace(b"-1\n", b"-2\n", 1),
+            "another version of shardir wrote the exported program; export it with this version",
+        ),
+        (
+            lambda blob: b"ML\xefR" + bytes(20),
+            "the bytes are the bytecode of a module, without the structure of its arguments; "
+            "`shardir run` and `shardir opt` read it",
+        ),
+    ],
+)
+def test_other_bytes_are_errors(change: Any, fault: str) -> None:
+    blob = bytes(export.export(sd.jit(lambda x: x + 1))(np.ones(2, "float32")).serialize())
+    with pytest.raises(ExportedProgramError) as caught:
+        export.deserialize(change(blob))
+    assert str(caught.value).partition("\n")[0].startswith(fault)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {0: b"\0"},  # The table overlaps its own position.
+        {0: b"\r"},  # The table is beyond the end.
+        {8: b"\2"},  # The list of fields lacks its size and that of the table.
+        {8: b"\5"},  # An odd size.
+        {8: b"\n"},  # The list of fields is beyond the end.
+        {12: b"\x09"},  # The list of fields overlaps the position of the table.
+        {12: b"\xff\xff\xff\xff"},
+    ],
+)
+def test_bytes_that_are_no_flatbuffer_are_no_programs_of_jax(changes: dict[int, bytes]) -> None:
+    blob = bytearray(FLATBUFFER)
+    for at, new in changes.items():
+        blob[at : at + len(new)] = new
+    with pytest.raises(ExportedProgramError, match=r"^the bytes are not an exported program of s"):
+        export.deserialize(blob)
+
+
+def test_arguments_that_are_no_bytes_are_errors() -> None:
+    values: list[Any] = ["text", None, 3, [1, 2]]
+    for value in values:
+        with pytest.raises(ArgumentError, match=r"^deserialize takes the bytes of serialize, got "):
+            export.deserialize(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("text", None, "text is None"),
+        ("fun_name", 3, "fun_name is 3"),
+        ("platforms", "cpu", "platforms is 'cpu'"),
+        ("nr_devices", [], r"nr_devices is \[\]"),
+        ("in_avals", [], "in_avals has 0 entries for 1 arrays"),
+        ("out_avals", [], "out_avals has 0 entries for 1 arrays"),
+    ],
+)
+def test_wrong_fields_are_errors(name: str, value: object, fault: str) -> None:
+    blob = bytes(export.export(sd.jit(lambda x: x + 1))(np.ones(2, "float32")).serialize())
+    start = len(SIGNATURE)
+    header = json.loads(zlib.decompress(blob[start:])) | {name: value}
+    changed = SIGNATURE + zlib.compress(json.dumps(header).encode())
+    with pytest.raises(
+        ExportedProgramError, match=f"^the exported program is damaged: {fault}; export it again"
+    ):
+        export.deserialize(changed)
 
 
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
