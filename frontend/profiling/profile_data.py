@@ -17,6 +17,7 @@ from shardir import ops
 from shardir.backends.numpy.profiling import PYTHON_THREAD, Activity, Span
 from shardir.display.html_elements import join, output, table, tag
 from shardir.display.representation import abbreviate
+from shardir.frontend.profiling.trace_file import write_trace
 from shardir.frontend.pytree_types import PyTree
 from shardir.ir.module import Loc, Op
 
@@ -151,8 +152,12 @@ class Profile:
         return median(run.seconds - covered_nanoseconds(run.spans) / 1e9 for run in self.runs)
 
     def save(self, path: str | Path) -> None:
-        """Write the last run as a trace file for Perfetto (ui.perfetto.dev) or chrome://tracing."""
-        Path(path).write_text(json.dumps({"traceEvents": _trace_events(self)}), "utf-8")
+        """Write the last run as a trace file for Perfetto (ui.perfetto.dev) or chrome://tracing.
+
+        Raises `ProfilerError` if the file cannot be written.
+        """
+        text = json.dumps({"traceEvents": _trace_events(self)})
+        write_trace(Path(path), text.encode())
 
     def __str__(self) -> str:
         return _format_table(self)

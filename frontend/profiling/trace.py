@@ -17,16 +17,12 @@ from threading import get_ident
 from typing import Any, final
 
 from shardir.backends.numpy.profiling import ActivityRecorder, record_activities
-from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.profiling.profile_data import NamedSpan, ProfiledRun, run_events
+from shardir.frontend.profiling.trace_file import ProfilerError, write_trace
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
-
-
-class ProfilerError(ShardirError, RuntimeError):
-    """A trace is started while another one is running, or stopped while none is running."""
 
 
 @final
@@ -53,12 +49,11 @@ class _Trace:
         text = json.dumps({"traceEvents": run_events("trace", run, tracks)})
         moment = time.strftime("%Y_%m_%d_%H_%M_%S")
         folder = self.folder / "plugins" / "profile" / moment
-        folder.mkdir(parents=True, exist_ok=True)
         names = [f"{socket.gethostname()}.trace.json.gz"]
         if self.makes_perfetto_trace:
             names.append("perfetto_trace.json.gz")
         for name in names:
-            (folder / name).write_bytes(gzip.compress(text.encode()))
+            write_trace(folder / name, gzip.compress(text.encode()), makes_folder=True)
         return folder / names[0]
 
 
@@ -102,7 +97,7 @@ def start_trace(
 def stop_trace() -> None:
     """End the trace that `start_trace` began, and write its files; see there.
 
-    Raises `ProfilerError` if no trace is running.
+    Raises `ProfilerError` if no trace is running, or if the files cannot be written.
     """
     if not _running:
         raise ProfilerError(

@@ -14,6 +14,7 @@ from shardir.backends.cpu import availability
 from shardir.frontend.dispatch.programs import compilation
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.profiling.profile_data import _format_time
+from shardir.frontend.profiling.trace_file import ProfilerError
 from tests.error_assertions import error_line
 from tests.process_control.threads import run_concurrently
 
@@ -143,6 +144,17 @@ def test_invalid_arguments_are_errors() -> None:
     expected = "the trace of profile is a file's path, not 5"
     assert error_line(ArgumentError, lambda: sd.profile(step, trace=wrong)) == expected
     assert error_line(ArgumentError, lambda: sd.profile(wrong)) == "profile takes a function, got 5"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("missing/step.json", "No such file or directory"), ("", "Is a directory"),
+     ("a\0b", "embedded null byte")],
+)  # fmt: skip
+def test_a_trace_that_cannot_be_written_is_an_error(tmp_path: Path, name: str, reason: str) -> None:
+    path = str(tmp_path / name)
+    expected = f"cannot write the trace to {path!r}: {reason}"
+    assert error_line(ProfilerError, lambda: sd.profile(jnp.negative, 1, runs=1, trace=path)) == expected
 
 
 def test_threads_profile_concurrently() -> None:

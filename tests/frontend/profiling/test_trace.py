@@ -12,7 +12,7 @@ import shardir as sd
 import shardir.numpy as snp
 from shardir import profiler
 from shardir.frontend.errors import ArgumentError
-from shardir.frontend.profiling.trace import ProfilerError
+from shardir.frontend.profiling.trace_file import ProfilerError
 
 
 def events(folder: Path, pattern: str) -> list[dict[str, Any]]:
@@ -67,3 +67,12 @@ def test_errors_of_traces(tmp_path: Path) -> None:
     options: Any = object()
     with pytest.raises(ArgumentError, match=r"^start_trace has no profiler_options: "):
         profiler.start_trace(tmp_path, profiler_options=options)
+
+
+def test_a_trace_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    profiler.start_trace(tmp_path / "file")
+    with pytest.raises(ProfilerError, match=r"^cannot write the trace to '.*': Not a directory\n"):
+        profiler.stop_trace()
+    profiler.start_trace(tmp_path)
+    profiler.stop_trace()
