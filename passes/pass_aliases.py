@@ -4,11 +4,11 @@
 is looked up by its name; dumps, errors and help texts show current names only.
 """
 
-import sys
-import warnings
 from collections.abc import Mapping
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import Final
+
+from shardir.caller_warnings import warn_caller
 
 FORMER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -36,17 +36,9 @@ def current_name(name: str) -> str:
     current = FORMER_NAMES.get(name)
     if current is None:
         return name
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and _is_in_package(frame):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
+    warn_caller(
         f"the pass {name!r} is now called {current!r}; write {current!r}, "
         "the former name will be removed in the next version",
         DeprecationWarning,
-        stacklevel=level,
     )
     return current
-
-
-def _is_in_package(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "shardir"

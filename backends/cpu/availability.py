@@ -3,7 +3,6 @@
 import platform
 import re
 import sys
-import warnings
 from functools import cache
 
 from shardir.backends.cpu.threads.address_space import (
@@ -13,6 +12,7 @@ from shardir.backends.cpu.threads.address_space import (
     is_too_little_for,
     limit_malloc_arenas,
 )
+from shardir.caller_warnings import warn_caller
 from shardir.display.byte_sizes import show_bytes
 
 SUPPORTED_SYSTEMS = ("linux", "darwin")
@@ -62,11 +62,7 @@ def _limit_reason(needed: int) -> str:
 
 @cache
 def _warn_once(reason: str) -> None:
-    warnings.warn(
-        f"programs run on NumPy, which is several times slower: {reason}",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    warn_caller(f"programs run on NumPy, which is several times slower: {reason}", RuntimeWarning)
 
 
 def is_available() -> bool:

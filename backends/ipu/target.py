@@ -1,6 +1,5 @@
 """The target "ipu": its pipeline, options and files."""
 
-import warnings
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +23,7 @@ from shardir.backends.ipu.prepare.resource_checks import (
 )
 from shardir.backends.ipu.prepare.rewrite_types import rewrite_types
 from shardir.backends.ipu.program import file_name, port_names, write_program
+from shardir.caller_warnings import warn_caller
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.random.threefry import split_words
 
@@ -107,13 +107,12 @@ def program_text(emission: Emission, options: Mapping[str, str]) -> str:
     memory = estimate_memory(emission)
     check_memory(memory)
     if memory.tile_fraction > WARNED_TILE_FRACTION:
-        warnings.warn(
+        warn_caller(
             f"the values of {emission.title!r} take {memory.tile_bytes} of the {TILE_BYTES} "
             "bytes of "
             f"each of {TILES_PER_IPU} tiles ({memory.tile_fraction:.0%}); its code needs memory "
             "too",
             MemoryWarning,
-            stacklevel=2,
         )
     return write_program(emission, memory, strided, keeps_nan=nan == "kept")
 

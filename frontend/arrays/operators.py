@@ -4,7 +4,6 @@ Each one calls a function of the NumPy-like namespace, which is looked up at fir
 `shardir.numpy.add(x, y)`, `x.sum(axis=0)` is `shardir.numpy.sum(x, axis=0)`.
 """
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cache, update_wrapper
 from importlib import import_module
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.native import has_call_cache, vectorcall_class
+from shardir.caller_warnings import warn_caller
 from shardir.errors import suggest_name
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
@@ -214,10 +214,9 @@ class Operators(ArrayBase):
     @property
     def __numpy_dtype__(self) -> DType:
         """The element type of the array, which NumPy reads when the array is passed as a dtype."""
-        warnings.warn(
+        warn_caller(
             "an array was passed for an element type; write dtype=x.dtype, not dtype=x",
             DeprecationWarning,
-            stacklevel=2,
         )
         return self.dtype
 

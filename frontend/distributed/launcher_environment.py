@@ -1,10 +1,10 @@
 """Detection of a process launcher from environment variables."""
 
 import os
-import warnings
 from dataclasses import dataclass
 from enum import Enum
 
+from shardir.caller_warnings import warn_caller
 from shardir.frontend.errors import DistributedError
 from shardir.text.number_text import parse_natural_number
 
@@ -82,12 +82,11 @@ def warn_if_launched_together() -> None:
     except DistributedError:
         return  # `initialize` raises the error.
     if found is not None and found.size > 1:
-        warnings.warn(
+        warn_caller(
             f"{found.by} started {found.size} processes, and process {found.rank} runs alone: "
             "each process computes everything; to share the work, call "
             "shardir.distributed.initialize() before any array, mesh or device",
             RuntimeWarning,
-            stacklevel=2,
         )
 
 

@@ -7,7 +7,8 @@ the warnings precede the start of MPI.
 
 import os
 import sys
-import warnings
+
+from shardir.caller_warnings import warn_caller
 
 try:
     import resource
@@ -30,11 +31,10 @@ def warn_of_few_open_files(processes: int) -> None:
     if limit == resource.RLIM_INFINITY or limit >= needed:
         return
     noun = "process" if processes == 1 else "processes"
-    warnings.warn(
+    warn_caller(
         f"a process may open {limit} files, and MPI may fail to start {processes} {noun} on this "
         f"machine; it needs about {needed}: raise the limit (ulimit -n 1024)",
         RuntimeWarning,
-        stacklevel=2,
     )
 
 
@@ -42,11 +42,10 @@ def warn_of_missing_process_folder(folder: str = PROCESS_FOLDER) -> None:
     """Warn on Linux if /proc is not mounted, from which MPI reads the settings of the network."""
     if sys.platform != "linux" or os.path.isdir(folder):
         return
-    warnings.warn(
+    warn_caller(
         f"{folder} does not exist, and MPI may fail to start; mount /proc (mount -t proc proc "
         "/proc)",
         RuntimeWarning,
-        stacklevel=2,
     )
 
 
@@ -76,9 +75,8 @@ def warn_of_little_shared_memory(processes: int, folder: str = SHARED_MEMORY_FOL
     else:
         return
     size, noun = needed // _MIB, "process" if processes == 1 else "processes"
-    warnings.warn(
+    warn_caller(
         f"{folder} {state}, and MPI may fail to start {processes} {noun} on this machine; mount "
         f"{folder} writable with at least {size} MiB (docker run --shm-size={size}m)",
         RuntimeWarning,
-        stacklevel=2,
     )

@@ -6,13 +6,13 @@ silently.
 """
 
 import builtins
-import warnings
 from collections.abc import Sequence
 from types import ModuleType
 
 import jax
 import numpy as np
 
+from shardir.caller_warnings import warn_caller
 from shardir.frontend.errors import LostUpdateError
 from shardir.frontend.interop.graph_objects import is_graph_object, nnx_module
 from shardir.frontend.interop.jax_containers import leaf_paths
@@ -64,11 +64,10 @@ class ArgumentContainers:
             if id(leaf) not in kept and (only_removed or path not in after)
         ]
         if removed:
-            warnings.warn(
+            warn_caller(
                 f"{name} removes {', '.join(removed[:3])} from its arguments; the containers are "
                 "copies of the caller's, which keep it",
                 UserWarning,
-                stacklevel=2,
             )
 
     def _check_attributes(self, name: str, labels: Sequence[str]) -> None:

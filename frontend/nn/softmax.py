@@ -3,11 +3,11 @@
 The largest element carries no derivative, because it cancels.
 """
 
-import warnings
 from operator import index
 
 import numpy as np
 
+from shardir.caller_warnings import warn_caller
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -172,12 +172,11 @@ def one_hot(
     """
     x = as_tracer(x)
     if x.value.type.dtype in (*FLOATS, *COMPLEX):
-        warnings.warn(
+        warn_caller(
             with_location(
                 f"one_hot takes integers, got {x.value.type}; convert them with .astype(int)"
             ),
             DeprecationWarning,
-            stacklevel=2,
         )
     count = index(num_classes)
     dim = canonicalize_axis(axis, x.ndim + 1)

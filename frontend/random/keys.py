@@ -1,10 +1,10 @@
 """PRNG keys: creation from seeds, splits, and conversions from and to words."""
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
+from shardir.caller_warnings import warn_caller
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
@@ -59,7 +59,7 @@ def _check_words_allowed(kind: TensorType) -> None:
     )
     if mode == "error":
         raise RandomError(message)
-    warnings.warn(message, UserWarning, stacklevel=2)
+    warn_caller(message, UserWarning)
 
 
 def _convert_to_keys(tracer: Tracer) -> tuple[Tracer, bool]:

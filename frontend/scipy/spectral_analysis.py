@@ -6,13 +6,13 @@ power spectra" (1967); D. W. Griffin and J. S. Lim, "Signal estimation from modi
 Fourier transform" (1984) for the inverse.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 
+from shardir.caller_warnings import warn_caller
 from shardir.frontend.argument_checks import call_user_function, check_integer, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -25,7 +25,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_k
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.scipy.signal_windows import make_window
-from shardir.frontend.source_locations import user_position, with_location
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast_shapes, convert
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import COMPLEX, REAL_OF
@@ -217,16 +217,6 @@ def _shape_of(what: str, x: ArrayLike) -> tuple[int, ...]:
     return abstract_of(x, what).type.shape
 
 
-def _warn(message: str) -> None:
-    """Emit a `UserWarning` at the line of the user's program."""
-    place = user_position()
-    if place is None:
-        warnings.warn(message, UserWarning, stacklevel=2)
-    else:
-        file, line = place.frame.f_code.co_filename, place.frame.f_lineno
-        warnings.warn_explicit(message, UserWarning, file, line)
-
-
 def _check_real_window(name: str, window: ArrayLike) -> None:
     if abstract_of(window, f"the window of {name}").type.dtype in COMPLEX:
         raise ArgumentError(with_location(f"the window of {name} is complex; it has real elements"))
@@ -240,7 +230,7 @@ def _window_of_segments(
     if isinstance(window, (str, tuple)):
         count = 256 if count is None else count
         if count > length:
-            _warn(
+            warn_caller(
                 f"nperseg of {name} is {count}, and the signal has {length} elements; "
                 f"segments have {length} elements"
             )
@@ -445,7 +435,9 @@ def _warn_of_gaps(weights: ArrayLike, step: int, segments: int, boundary: bool) 
         total[i * step : i * step + len(window)] += window**2
     edge = len(window) // 2 if boundary else 0
     if (total[edge : len(total) - edge] <= SMALLEST_WINDOW_SUM).any():
-        _warn("istft cannot recover the whole signal, because the windows do not overlap enough")
+        warn_caller(
+            "istft cannot recover the whole signal, because the windows do not overlap enough"
+        )
 
 
 @public(static=("lengths", "onesided", "boundary", "time", "frequency"), name="istft")

@@ -4,7 +4,6 @@ A Python number stays a number until the element type of the other operands is k
 becomes a constant of that type, so that `x + 1` needs neither a conversion nor a broadcast.
 """
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir import ops
+from shardir.caller_warnings import warn_caller
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.jax_keys import jax_key_dtype, jax_key_storage
@@ -231,13 +231,12 @@ def convert(x: Tracer, dtype: str, weak: bool = False) -> Tracer:
     if x.value.type.dtype == dtype:
         return x if x.weak_type == weak else Tracer(x._trace, x.value, weak, x._site)
     if x.value.type.dtype in COMPLEX and _is_real(dtype):
-        warnings.warn(
+        warn_caller(
             with_location(
                 f"the conversion of {x.value.type} to {dtype} discards the imaginary part; take "
                 ".real to state that"
             ),
             np.exceptions.ComplexWarning,
-            stacklevel=2,
         )
     converted: Tracer = emit(ops.convert, x, result=x.value.type.with_dtype(dtype), weak=weak)
     return converted

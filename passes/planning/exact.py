@@ -21,7 +21,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.caller_warnings import warn_caller
 from shardir.errors import ShardirError
 from shardir.passes.planning.network import find_allowed_strategies
 from shardir.passes.planning.problem import (
@@ -97,7 +97,7 @@ def solve_exactly(
         if process.failure is not None:
             if incumbent.best is None:
                 raise PlanningError(process.failure)
-            warnings.warn(process.failure, RuntimeWarning, stacklevel=2)
+            warn_caller(process.failure, RuntimeWarning)
     except TimeLimitError:
         pass
     except KeyboardInterrupt:
