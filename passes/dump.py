@@ -7,10 +7,10 @@ where the pass between them changed the program.
 
 import os
 import re
-import warnings
 from pathlib import Path
 from typing import final
 
+from shardir.caller_warnings import warn_caller
 from shardir.errors import ShardirError, os_error_reason
 from shardir.ir.module import Module
 from shardir.passes.pipeline import Pass, PassObserver
@@ -52,7 +52,7 @@ class Dump:
                 if _DUMP.fullmatch(path.name):
                     path.unlink()
         except OSError as error:
-            raise self._error(self.folder, error) from None
+            raise _dump_error(self.folder, error) from None
         if module is not None:
             self._write("traced", "// as traced", module)
 
@@ -67,12 +67,8 @@ class Dump:
         try:
             path.write_text(text, "utf-8", errors="backslashreplace")
         except OSError as error:
-            raise self._error(path, error) from None
+            raise _dump_error(path, error) from None
         self._count += 1
-
-    @staticmethod
-    def _error(path: Path, error: OSError) -> DumpError:
-        return DumpError(f"cannot write the program into {str(path)!r}: {os_error_reason(error)}")
 
 
 def warning_dump(folder: str | os.PathLike[str], name: str) -> PassObserver:
@@ -91,23 +87,37 @@ def warning_dump(folder: str | os.PathLike[str], name: str) -> PassObserver:
             if dump is None:
                 dump = Dump(program_folder(folder, name))
             dump(step, before, after, seconds)
-        except (DumpError, OSError) as error:
+        except DumpError as error:
             failed = True
-            warnings.warn(
-                f"{error}; the program continues without the dump", DumpWarning, stacklevel=2
-            )
+            warn_caller(f"{error}; the program continues without the dump", DumpWarning)
 
     return write
 
 
 def program_folder(folder: str | os.PathLike[str], name: str) -> Path:
-    """Return a new folder for a program: `folder/name`, or `folder/name.1`, ... if that exists."""
+    """Make a new folder for a program, and return it: `folder/name`, or `folder/name.1`, ... if
+    that exists.
+
+    Threads and processes that dump programs of one name at the same time get different folders.
+    Raises `DumpError` if it cannot be made.
+    """
     plain = re.sub(r"[^\w.-]", "_", name) or "program"
     path, number = Path(folder) / plain, 0
-    while path.exists():
-        number += 1
-        path = Path(folder) / f"{plain}.{number}"
-    return path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            try:
+                path.mkdir()
+                return path
+            except FileExistsError:
+                number += 1
+                path = path.with_name(f"{plain}.{number}")
+    except OSError as error:
+        raise _dump_error(path, error) from None
+
+
+def _dump_error(path: Path, error: OSError) -> DumpError:
+    return DumpError(f"cannot write the program into {str(path)!r}: {os_error_reason(error)}")
 
 
 def _format_duration(seconds: float) -> str:

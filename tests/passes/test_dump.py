@@ -67,12 +67,22 @@ def test_dumps_of_an_earlier_program_are_removed_and_nothing_else(tmp_path: Path
 
 
 def test_programs_of_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
-    names = []
-    for _ in range(3):
-        folder = program_folder(tmp_path, "step <lambda>")
-        Dump(folder)
-        names.append(folder.name)
+    names = [program_folder(tmp_path / "dump", "step <lambda>").name for _ in range(3)]
     assert names == ["step__lambda_", "step__lambda_.1", "step__lambda_.2"]
+
+
+def test_another_process_may_make_the_folder_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def make_after_another(path: Path, *args: Any, **options: Any) -> None:
+        if path.name == "f":
+            make(path, exist_ok=True)
+        make(path, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", make_after_another)
+    assert program_folder(tmp_path, "f") == tmp_path / "f.1"
 
 
 def test_several_observers_are_called_in_order(tmp_path: Path) -> None:
@@ -101,8 +111,9 @@ def test_a_failed_dump_of_a_running_program_is_a_warning(tmp_path: Path) -> None
     pipeline = Pipeline.parse("cse,dce")
     with pytest.warns(DumpWarning) as caught:
         pipeline(parse(TEXT), warning_dump(tmp_path / "file", "f"))
+    assert [warning.filename for warning in caught] == [__file__]
     assert [str(warning.message) for warning in caught] == [
-        f"cannot write the program into {str(tmp_path / 'file' / 'f')!r}: Not a directory; the "
+        f"cannot write the program into {str(tmp_path / 'file' / 'f')!r}: File exists; the "
         "program continues without the dump"
     ]
 
