@@ -49,8 +49,10 @@ from shardir.frontend.distributed.shard_exchange import (
 from shardir.frontend.errors import (
     ArgumentError,
     DeletedArrayError,
+    IndexingError,
     ShardingError,
 )
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.sharding import Index, Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import with_location
@@ -248,8 +250,21 @@ class Array(ArrayFields, Convertible):
         return [shard.data for shard in self.addressable_shards]
 
     def addressable_data(self, index: int) -> "Array":
-        """Return the shard of the device at `index`, as an array on that device."""
-        result: Array = self.addressable_shards[index].data
+        """Return the shard of the device at `index`, as an array on that device.
+
+        The index counts the devices of this process. Raises `IndexingError` if it has no such one.
+        """
+        shards = self.addressable_shards
+        try:
+            result: Array = shards[index].data
+        except (IndexError, TypeError):
+            held = count_noun(len(shards), "shard") if shards else "no shard"
+            raise IndexingError(
+                with_location(
+                    f"this process has {held} of the array of type {self.type}, and none at "
+                    f"{brief(index)}; addressable_shards lists them"
+                )
+            ) from None
         return result
 
     # Elements

@@ -21,6 +21,7 @@ from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import (
     ArgumentError,
     DeletedArrayError,
+    IndexingError,
     ShapeError,
     TracedValueError,
 )
@@ -61,6 +62,16 @@ def test_each_device_has_its_shard() -> None:
         assert shard.data.sharding == SingleDeviceSharding(shard.device)
         np.testing.assert_array_equal(shard.data, NUMBERS[shard.index])
     np.testing.assert_array_equal(make_sharded("a", "b").addressable_data(3), NUMBERS[2:4, 2:4])
+
+
+@pytest.mark.parametrize("index", [8, -9, "0"])
+def test_a_shard_that_the_process_does_not_have_is_an_error(index: Any) -> None:
+    with pytest.raises(IndexingError) as caught:
+        make_sharded("a", "b").addressable_data(index)
+    assert str(caught.value).splitlines()[0] == (
+        "this process has 8 shards of the array of type f32[8, 4], and none at "
+        f"{index!r}; addressable_shards lists them"
+    )
 
 
 def test_devices_with_equal_shards_share_a_buffer() -> None:
