@@ -73,6 +73,8 @@ class _UsageFormatter(string.Formatter):
         self, key: int | str, args: Sequence[PyTree], kwargs: PyTree
     ) -> "_FormatPlaceholder":
         self.used.add(key)
+        if isinstance(key, int) and key >= len(args):
+            raise KeyError(key)
         super().get_value(key, args, kwargs)
         return _FormatPlaceholder()
 
@@ -168,7 +170,7 @@ def check_format_fits(
     formatter = _UsageFormatter()
     try:
         formatter.vformat(fmt, args, kwargs)
-    except (IndexError, KeyError, ValueError) as error:
+    except (KeyError, ValueError) as error:
         reason = f"no argument {error}" if isinstance(error, KeyError) else str(error)
         raise ArgumentError(
             with_location(f"the format {fmt!r} of {name} does not fit its arguments: {reason}")

@@ -175,7 +175,8 @@ def fiedler_companion(a: ArrayLike) -> Tracer:
             with_location(f"fiedler_companion takes coefficients, got shape {lines.shape}")
         )
     if size < 2:
-        return -(lines[..., 1:] / lines[..., :1])[..., None]
+        elements = -(lines[..., 1:] / lines[..., :1])
+        return as_tracer(reshaping.reshape(elements, (*elements.shape, size)))
     row, column = np.indices((size, size))
     even = row % 2 == 0
     # Each even row has two coefficients beside the diagonal; the first row begins with its own.

@@ -204,8 +204,8 @@ def test_options_of_print_and_log(capsys: pytest.CaptureFixture[str]) -> None:
 def test_formats_are_checked_when_they_are_traced() -> None:
     with pytest.raises(ShardirError) as error:
         jit(lambda x: debug.print("{} {}", x))(1.0)
-    assert first_line(error).startswith(
-        "the format '{} {}' of debug.print does not fit its arguments: "
+    assert first_line(error) == (
+        "the format '{} {}' of debug.print does not fit its arguments: no argument 1"
     )
     with pytest.raises(ShardirError) as error:
         jit(lambda x: debug.print("{x}", x=x, y=x))(1.0)

@@ -220,8 +220,7 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: check(True, "{y}", x=2),
      "the format '{y}' of check does not fit its arguments: no argument 'y'"),
     (lambda: debug_check(True, "{} {}", 2),
-     "the format '{} {}' of debug_check does not fit its arguments: Replacement index 1 out of "
-     "range for positional args tuple"),
+     "the format '{} {}' of debug_check does not fit its arguments: no argument 1"),
     (lambda: check_error(raw(3)), "check_error takes an Error, got 3"),
     (lambda: checkify(positive, errors=raw("nan")),
      "errors of checkify is 'nan'; it is user_checks, nan_checks, div_checks, index_checks, or a "
