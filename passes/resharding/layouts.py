@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
+from shardir.cost.op_cost import sent_by
 from shardir.ir.builder import Builder
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Op, Value
@@ -215,7 +216,7 @@ def choose_alignment(
 
 
 def exchanged_bytes(op: Op, tensors: tuple[Sharding, ...], mesh: Mesh) -> int:
-    """Return the bytes that a device receives while an operation with compatible shardings runs."""
+    """Return the bytes that a device sends while an operation with compatible shardings runs."""
     declared = op.spec.partition
     if declared is None or declared.lower is None:
         return 0
@@ -228,4 +229,4 @@ def exchanged_bytes(op: Op, tensors: tuple[Sharding, ...], mesh: Mesh) -> int:
     operands = [Value(local_type_of(value), value.name) for value in values[:count]]
     b = Builder()
     declared.lower(b, LocalOp(placed, mesh), *operands, **op.rule_arguments)
-    return sum(each.result.type.nbytes for each in b.ops if each.spec.collective)
+    return sum(map(sent_by, b.ops))

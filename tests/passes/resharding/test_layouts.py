@@ -75,6 +75,17 @@ def test_an_operation_that_runs_on_shards_as_it_is_exchanges_nothing() -> None:
     assert exchanged_bytes(op, places, module.meshes[0]) == 0
 
 
+def test_a_gather_inside_of_an_operation_costs_as_many_bytes_as_a_reshard() -> None:
+    """Each of eight devices has one of eight elements and receives seven."""
+    module = parse(
+        "mesh @m = [x=8]\nfunc @f(%a: i32[8@x]) -> (i32[8], i32[8]) {\n"
+        "  %v, %i = top_k(%a) : i32[8], i32[8]\n  return %v, %i\n}"
+    )
+    (op,) = module.main.body.ops
+    places = tuple(sharding_or_unsharded(value, "m") for value in op.tensors)
+    assert exchanged_bytes(op, places, module.meshes[0]) == 28
+
+
 def test_the_time_of_an_exchange_counts_only_where_rows_are_exchanged() -> None:
     """On unsharded rows, the exchange of no bytes would take the latency of a collective."""
     lines = body(
