@@ -27,10 +27,10 @@ def should_stream_stores(written: int, read: int, machine: HostDescription) -> b
     return written + read >= cache_bytes and 8 * written >= cache_bytes
 
 
-def prefetch(f: LLVMFunction, at: LLVMValue, writing: bool = False) -> None:
-    """Prefetch the cache line at an address for reading or writing."""
+def prefetch(f: LLVMFunction, at: LLVMValue, writing: bool = False, cache_level: int = 1) -> None:
+    """Prefetch the cache line at an address into a cache, for reading or writing."""
     f.module.declare("llvm.prefetch.p0", "void", ["ptr", "i32", "i32", "i32"])
-    f.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 {int(writing)}, i32 3, i32 1)")
+    f.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 {int(writing)}, i32 {4 - cache_level}, i32 1)")
 
 
 def store_fence(f: LLVMFunction) -> None:

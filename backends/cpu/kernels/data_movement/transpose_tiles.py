@@ -107,16 +107,16 @@ def _transpose_tiles(
         for _ in range(together * size):
             columns.append(f.load(at, type, 1))
             at = f.offset(at, source_stride)
-        rows = [_concatenate(f, columns[i::size]) for i in range(size)]
+        rows = [concatenate(f, columns[i::size]) for i in range(size)]
         pieces.append(transpose_tiles(f, rows, nbytes, size))
     at = target
     for i in range(size):
-        value = _concatenate(f, [piece[i] for piece in pieces])
+        value = concatenate(f, [piece[i] for piece in pieces])
         f.store(value, at, CACHE_LINE_BYTES if streaming else 1, streaming)
         at = f.offset(at, target_stride)
 
 
-def _concatenate(f: LLVMFunction, parts: list[LLVMValue]) -> LLVMValue:
+def concatenate(f: LLVMFunction, parts: list[LLVMValue]) -> LLVMValue:
     """Concatenate vectors of equal types, of which there are a power of two."""
     while len(parts) > 1:
         lanes = range(2 * lane_count(parts[0].type))
@@ -137,14 +137,14 @@ def transpose_tiles(
     unit = max(1, nbytes // 8)
     lanes = lane_count(rows[0].type)
     groups = [rows[start : start + within] for start in range(0, size, within)]
-    inner = [_interleave_rows(f, group, lanes, within) for group in groups]
+    inner = [interleave_rows(f, group, lanes, within) for group in groups]
     columns = [
         _exchange_runs(f, [group[i] for group in inner], within * unit) for i in range(within)
     ]
     return [columns[i][run] for run in range(len(groups)) for i in range(within)]
 
 
-def _interleave_rows(
+def interleave_rows(
     f: LLVMFunction, rows: list[LLVMValue], lanes: int, within: int
 ) -> list[LLVMValue]:
     """Exchange items between `within` vectors in every run of `within` lanes."""

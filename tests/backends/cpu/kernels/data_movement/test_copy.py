@@ -98,7 +98,7 @@ def test_streaming_stores_write_only_the_bytes_of_each_row(
 def test_transposes_of_a_quarter_of_the_shared_cache_use_streaming_stores(
     more_rows: int, suffix: str
 ) -> None:
-    machine = replace(host_machine(), shared_cache_bytes=2 << 20)
+    machine = replace(host_machine(), vector_bytes=32, shared_cache_bytes=2 << 20)
     rows = machine.shared_cache_bytes // 4 // (4 * 1008) // 16 * 16 + more_rows
     x, surroundings = integer_array((1008, rows), "f4"), np.zeros(rows * 1008 + 16, "f4")
     start = -surroundings.ctypes.data % 64 // 4
