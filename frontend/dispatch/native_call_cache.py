@@ -25,6 +25,7 @@ from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_call
 from shardir.frontend.dispatch.scalar_arguments import NUMBER_TYPES, number_as_array
 from shardir.frontend.dispatch.traced_calls import signature_of_leaf
 from shardir.frontend.pytree import tree
+from shardir.frontend.pytree.dict_order import sort_keys
 from shardir.frontend.pytree_types import PyTree
 
 if TYPE_CHECKING:
@@ -306,5 +307,5 @@ def _result_builder(structure: tree.PyTreeDef | None) -> Callable[[list[PyTree]]
     if type(flat) in (tuple, list) and list(flat) == list(range(structure.num_leaves)):
         return type(flat)
     # A native method of optree, which runs no Python code.
-    made: Callable[[list[PyTree]], PyTree] = structure.spec.unflatten
+    made: Callable[[list[PyTree]], PyTree] = sort_keys(structure.spec).unflatten
     return made

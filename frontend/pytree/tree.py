@@ -17,6 +17,7 @@ import optree
 from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.errors import StructureError
+from shardir.frontend.pytree.dict_order import NAMESPACE as NAMESPACE
 from shardir.frontend.pytree.tree_checks import (
     already_registered_error,
     check_acyclic,
@@ -35,7 +36,6 @@ from shardir.frontend.pytree.tree_structure import (
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 
-NAMESPACE = "shardir"
 Class = TypeVar("Class", bound=type)
 IsLeaf = Callable[[PyTree], bool]
 _MISSING: object = object()
@@ -165,7 +165,7 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     Raises `StructureError` for a wrong number of leaves, and for an invalid structure.
     """
     check_structure("tree.unflatten", structure)
-    return structure.spec.unflatten(check_leaves("tree.unflatten", structure, leaves))
+    return structure.unflatten(check_leaves("tree.unflatten", structure, leaves))
 
 
 def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[PyTree]:
@@ -187,13 +187,10 @@ def map(
     """
     check_function("tree.map", function)
     check_is_leaf(is_leaf)
-    if _node_adopters:
-        flatten(tree, is_leaf)
+    found, kind = flatten(tree, is_leaf)
     try:
-        return optree.tree_map(function, tree, *rest, is_leaf=is_leaf, namespace=NAMESPACE)
-    except RecursionError:
-        check_acyclic(tree)
-        raise
+        others = [kind.spec.flatten_up_to(other) for other in rest]
+        return kind.unflatten([*builtins.map(function, found, *others)])
     except ValueError as error:
         mismatched = [other for other in rest if structure(other) != structure(tree)]
         if not mismatched:
@@ -279,7 +276,7 @@ def broadcast(prefix: PyTree, full: PyTree, is_leaf: IsLeaf | None = None) -> Py
     """
     check_is_leaf(is_leaf)
     try:
-        return optree.tree_broadcast_prefix(prefix, full, is_leaf, namespace=NAMESPACE)
+        found = optree.broadcast_prefix(prefix, full, is_leaf, namespace=NAMESPACE)
     except ValueError as error:
         mine, whole = format_structure(structure(prefix)), format_structure(structure(full))
         raise StructureError(with_location(f"{mine} is not a prefix of {whole}")) from error
@@ -287,6 +284,7 @@ def broadcast(prefix: PyTree, full: PyTree, is_leaf: IsLeaf | None = None) -> Py
         flatten(prefix, is_leaf)
         flatten(full, is_leaf)
         raise
+    return structure(full, is_leaf).unflatten(found)
 
 
 def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> PyTree:
@@ -297,17 +295,20 @@ def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> PyTree
     """
     for each in (outer,) if inner is None else (outer, inner):
         check_structure("tree.transpose", each)
-    expected = f"{format_structure(outer)} with " + (
-        "the same containers" if inner is None else format_structure(inner)
-    )
+    found, kind = flatten(tree)
     try:
         inside = structure(outer.flatten_up_to(tree)[0]) if inner is None else inner
-        return optree.tree_transpose(outer.spec, inside.spec, tree)
-    except (TypeError, ValueError) as error:
-        found = format_structure(structure(tree))
+    except (StructureError, IndexError):  # `outer` has other containers, or no leaves.
+        inside = None
+    if inside is None or len(found) != outer.num_leaves * inside.num_leaves:
+        expected = f"{format_structure(outer)} with " + (
+            "the same containers" if inner is None else format_structure(inner)
+        )
         raise StructureError(
-            with_location(f"expected {expected} at each leaf, got {found}")
-        ) from error
+            with_location(f"expected {expected} at each leaf, got {format_structure(kind)}")
+        )
+    count = inside.num_leaves
+    return inside.unflatten([outer.unflatten(found[k::count]) for k in range(count)])
 
 
 def is_registered(kind: type) -> bool:

@@ -129,6 +129,7 @@ def checked_is_leaf(is_leaf: UserFunction) -> Callable[..., bool]:
 def list_items(what: str, given: PyTree) -> list[PyTree]:
     """Return the items of an iterable as a list; raises `StructureError` for any other object."""
     try:
-        return list(given)
+        items = iter(given)
     except TypeError:
         raise StructureError(with_location(f"{what} are several, got {given!r}")) from None
+    return list(items)

@@ -8,6 +8,7 @@ import optree
 from optree import PyTreeSpec
 
 from shardir.frontend.errors import StructureError
+from shardir.frontend.pytree.dict_order import has_dict, unflatten_sorted
 from shardir.frontend.pytree.tree_checks import check_function, list_items
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
@@ -17,9 +18,13 @@ Node = TypeVar("Node")
 
 
 class PyTreeDef:
-    """The structure of a pytree: its containers without the leaves. It is hashable."""
+    """The structure of a pytree: its containers without the leaves. It is hashable.
 
-    __slots__ = ("__weakref__", "spec")
+    The dictionaries of a pytree that it makes have sorted keys, whatever the order of the keys in
+    the dictionaries that were flattened.
+    """
+
+    __slots__ = ("__weakref__", "_has_dict", "spec")
 
     spec: PyTreeSpec
     """The structure as an object of optree."""
@@ -33,6 +38,7 @@ class PyTreeDef:
                 )
             )
         self.spec = spec
+        self._has_dict = has_dict(spec)
 
     @property
     def num_leaves(self) -> int:
@@ -53,7 +59,8 @@ class PyTreeDef:
 
         Raises `StructureError` for a wrong number of leaves.
         """
-        return self.spec.unflatten(check_leaves("PyTreeDef.unflatten", self, leaves))
+        found = check_leaves("PyTreeDef.unflatten", self, leaves)
+        return unflatten_sorted(self.spec, found) if self._has_dict else self.spec.unflatten(found)
 
     def flatten_up_to(self, tree: PyTree, /) -> list[PyTree]:
         """Return the parts of `tree` at the leaves of this structure.

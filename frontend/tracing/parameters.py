@@ -157,7 +157,7 @@ class Parameters:
         """
         filled = iter(dynamic[0])
         joined = [arg if i in self.static else next(filled) for i, arg in enumerate(args)]
-        return joined, {**options, **dynamic[1]}
+        return joined, sort_names({**options, **dynamic[1]})
 
     def labels(self, args: tuple[PyTree, ...], options: dict[str, PyTree]) -> list[str]:
         """Return a name for each leaf of the dynamic arguments: `x`, `params.0.w`."""
@@ -183,6 +183,11 @@ class Parameters:
         filled, named = self.merge_arguments(numbers, args, options)
         given = [filled[i] for i in sorted(self.donated_numbers) if i < len(filled)]
         return tree.leaves(given + [named[x] for x in sorted(named) if x in self.donated_names])
+
+
+def sort_names(options: dict[str, PyTree]) -> dict[str, PyTree]:
+    """Return keyword arguments in the order in which a traced function receives them, as in JAX."""
+    return {name: options[name] for name in sorted(options)}
 
 
 def positions_in_call(fun: str, numbers: frozenset[int], count: int) -> frozenset[int]:

@@ -16,7 +16,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.function_tracing import trace_block
 from shardir.frontend.tracing.operands import as_tracer
-from shardir.frontend.tracing.parameters import Parameters, function_name, leaf_labels
+from shardir.frontend.tracing.parameters import Parameters, function_name, leaf_labels, sort_names
 from shardir.frontend.tracing.trace import current_trace, emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.wrappers import wraps
@@ -226,7 +226,7 @@ def _call_outside_of_trace(
     def with_static(*dynamic: PyTree, **options: PyTree) -> PyTree:
         given = iter(dynamic)
         whole = [arg if i in numbers else next(given) for i, arg in enumerate(args)]
-        return call_user_function(fun, known.name, whole, {**options, **static})
+        return call_user_function(fun, known.name, whole, sort_names({**options, **static}))
 
     with_static.__name__ = known.name
     return jit(with_static)(*(arg for i, arg in enumerate(args) if i not in numbers), **traced)
@@ -278,7 +278,7 @@ def _trace_checkpoint(
         moving, named = tree.unflatten(structure, filled)
         given = iter(moving)
         whole = [arg if i in known.static else next(given) for i, arg in enumerate(args)]
-        filled_options = {**named, **static}
+        filled_options = sort_names({**named, **static})
         out, results = tree.flatten(call_user_function(fun, known.name, whole, filled_options))
         found.append(results)
         return [result_tracer(x, i, results, known.name) for i, x in enumerate(out)]

@@ -89,7 +89,7 @@ def test_reduce_and_transpose() -> None:
 def test_path_functions_find_the_same_leaves() -> None:
     trees: list[object] = [
         {"b": [1, (2, None)], "a": Layer(3, 4)},
-        {2: 1, "a": 2},
+        {2: 1, 1: 2},
         [Model([Layer(1, 2)], 3), (), [], {}],
         1,
         None,
