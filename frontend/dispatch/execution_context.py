@@ -1,5 +1,5 @@
-"""Execution context of programs: the default device, and whether `jit` compiles. Compiler
-options."""
+"""Execution context of programs: the default device, whether `jit` compiles, and whether indices
+are checked. Compiler options."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -16,10 +16,12 @@ from shardir.frontend.source_locations import with_location
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """The device of programs without committed arguments, and whether `jit` is disabled."""
+    """The device of programs without committed arguments, whether `jit` is disabled, and whether
+    `checkify` checks indices."""
 
     device: Device | None = None
     jit_disabled: bool = False
+    checks_indices: bool = False
 
 
 DEFAULT_CONTEXT = ExecutionContext()
@@ -85,6 +87,13 @@ def disable_jit(disable: bool = True) -> Iterator[None]:
     Loops and branches of `lax` are still compiled.
     """
     with _use_context(replace(execution_context(), jit_disabled=disable)):
+        yield
+
+
+@contextmanager
+def check_indices(checks: bool) -> Iterator[None]:
+    """Trace functions such that the indices that they state can be checked, or not."""
+    with _use_context(replace(execution_context(), checks_indices=checks)):
         yield
 
 

@@ -14,6 +14,7 @@ from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.getitem import fill_value_of
+from shardir.frontend.numpy.indexing.unclamped_indices import emit_index_check
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import with_location
@@ -154,6 +155,7 @@ def gather(
     shape = [next(rest) if d in numbers.offset_dims else next(batch) for d in range(rank)]
     limits = _start_limits(x, numbers.start_index_map, dict(enumerate(sizes)))
     if chosen is GatherScatterMode.CLIP:
+        emit_index_check(x.shape, indices, numbers.start_index_map, dict(enumerate(sizes)))
         indices = _clamp_starts(indices, limits)
     result: Tracer = emit(
         "gather",
@@ -238,6 +240,7 @@ def _adjust_for_mode(
     mapped = numbers.scatter_dims_to_operand_dims
     limits = _start_limits(x, mapped, window)
     kind = indices.value.type
+    emit_index_check(x.shape, indices, mapped, window)
     if mode is GatherScatterMode.CLIP:
         return _clamp_starts(indices, limits)
     if mode is GatherScatterMode.PROMISE_IN_BOUNDS or all(window.get(d, 1) == 1 for d in mapped):

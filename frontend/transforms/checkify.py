@@ -8,6 +8,7 @@ import numpy as np
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.debugging import check_format_fits
+from shardir.frontend.dispatch.execution_context import check_indices
 from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -40,8 +41,7 @@ nan_checks = frozenset({"nan"})
 div_checks = frozenset({"div"})
 """Checks that no divisor is zero."""
 index_checks = frozenset({"index"})
-"""Checks that indices are within their arrays. Indices with `mode="clip"` always are. (JAX reports
-those that it clips.)"""
+"""Checks that indices are within their arrays, also those that a mode clamps or drops."""
 float_checks = nan_checks | div_checks
 """Checks of floating-point operations."""
 automatic_checks = float_checks | index_checks
@@ -218,9 +218,10 @@ def checkify(f: UserFunction, errors: frozenset[ErrorCategory] = user_checks) ->
 
         def run(*tracers: Tracer) -> tuple[Error, PyTree]:
             abstracts = [tracer.abstract for tracer in tracers]
-            function, results = trace_function(
-                flat, abstracts, parameters.name, names, tracers, tracers
-            )
+            with check_indices("index" in errors):
+                function, results = trace_function(
+                    flat, abstracts, parameters.name, names, tracers, tracers
+                )
             try:
                 made = functionalize_checks(function, automatic)
             except UnsupportedCheckError as reason:

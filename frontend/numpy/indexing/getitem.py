@@ -22,6 +22,7 @@ from shardir.frontend.numpy.indexing.index_vectors import (
 )
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows
 from shardir.frontend.numpy.indexing.subscripts import Subscript, parse_subscript
+from shardir.frontend.numpy.indexing.unclamped_indices import emit_index_check, has_index_checks
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape, splat
 from shardir.frontend.tracing.trace import emit
@@ -125,6 +126,9 @@ def emit_read(
             raise IndexingError(
                 with_location(f"dimension {d} of shape {x.shape} has no elements to index")
             )
+    if arrays and has_index_checks():
+        vectors = make_index_vectors(subscript, arrays)
+        emit_index_check(x.shape, vectors, subscript.indexed_dims)
     sliced = _apply_spans(x, subscript)
     if arrays and subscript.batch == () and fill is None and not subscript.is_concrete:
         sliced = _read_at_scalars(sliced, subscript, arrays, clip)

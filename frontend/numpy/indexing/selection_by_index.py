@@ -22,6 +22,7 @@ from shardir.frontend.numpy.indexing.take import (
     take,
     take_along_axis,
 )
+from shardir.frontend.numpy.indexing.unclamped_indices import emit_index_check
 from shardir.frontend.numpy.indexing.updates import convert_lossless
 from shardir.frontend.numpy.shaping import concatenation, reshaping, tiling
 from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence
@@ -82,6 +83,7 @@ def put_along_axis(
         return array
     vectors = reshape(wrap_negative_indices([index], [x.shape[dim]])[0], (*index.shape, 1))
     if mode == "clip":
+        emit_index_check(x.shape, vectors, (dim,))
         vectors = clamp_index_vectors(vectors, [x.shape[dim]])
     others = tuple(d for d in range(x.ndim) if d != dim)
     result = emit(
@@ -170,7 +172,8 @@ def _choose(a: ArrayLike, choices: ArraySequence, mode: str) -> Tracer:
     where = reshape(broadcast(index, shape), (1, *shape))
     if mode == "wrap":
         return reshape(take_along_axis(stacked, where, 0, "wrap"), shape)
-    return reshape(take_along_axis(stacked, selection.maximum(where, 0), 0, "clip"), shape)
+    nearest = selection.clip(where, 0, len(tracers) - 1)
+    return reshape(take_along_axis(stacked, nearest, 0, "promise_in_bounds"), shape)
 
 
 @with_argument_errors

@@ -16,6 +16,7 @@ from shardir.frontend.numpy.elementwise import arithmetic
 from shardir.frontend.numpy.indexing.getitem import emit_read, fill_out_of_bounds, fill_value_of
 from shardir.frontend.numpy.indexing.index_vectors import wrap_negative_indices
 from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
+from shardir.frontend.numpy.indexing.unclamped_indices import emit_index_check
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, transpose_dims
 from shardir.frontend.numpy.tracer_helpers.concrete_values import is_concrete
@@ -127,6 +128,9 @@ def _take(
         raise _empty_axis_error("take", axis)
     spans = tuple(Span(0, n) if d != dim else None for d, n in enumerate(x.shape))
     subscript = Subscript(x.shape, spans, index.shape, dim, is_concrete=True)
+    index = widen_indices(index, x.shape[dim])
+    if mode == "clip":
+        emit_index_check(x.shape, reshape(index, (*index.shape, 1)), (dim,))
     index = _normalize_indices(index, x.shape[dim], mode)
     vectors = reshape(index, (*index.shape, 1))
     fill = fill_value_of(x.value.type.dtype, fill_value) if mode == "fill" else None
@@ -193,6 +197,8 @@ def _take_along(
     if not x.shape[dim]:
         raise _empty_axis_error("take_along_axis", dim)
     counted = _normalize_indices(index, x.shape[dim], "fill" if wraps else "promise_in_bounds")
+    if mode == "clip":
+        emit_index_check(x.shape, reshape(counted, (*counted.shape, 1)), (dim,))
     if mode in ("clip", "wrap"):
         counted = _normalize_indices(counted, x.shape[dim], mode)
     if mode == "one_hot":

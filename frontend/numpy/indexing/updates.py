@@ -15,6 +15,7 @@ from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.index_vectors import clamp_index_vectors, make_index_vectors
 from shardir.frontend.numpy.indexing.subscripts import Span, Subscript
+from shardir.frontend.numpy.indexing.unclamped_indices import emit_index_check
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     check_not_bool,
     emit_elementwise,
@@ -237,6 +238,7 @@ def _scatter_update(
     if arrays:
         found = make_index_vectors(subscript, arrays)
         if mode == "clip":
+            emit_index_check(x.shape, found, dims)
             found = clamp_index_vectors(found, [x.shape[d] for d in dims])
         at = (*(i for i, p in enumerate(batch_positions) if p in group), len(batch))
         kind = TensorType((*batch, len(dims)), found.value.type.dtype)
