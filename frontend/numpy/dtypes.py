@@ -4,6 +4,7 @@
 `float32`, NumPy's types, Python's `float` and the text `"float32"`.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final, get_args
 
 import ml_dtypes
@@ -198,32 +199,15 @@ def _numpy_dtype(spec: Any) -> NumpyDType:
     return named
 
 
-@final
-class Finfo:
-    """The limits of a floating type: `bits`, `eps`, `max`, `min`, `smallest_normal` and more.
-
-    The attributes of the Array API standard are Python numbers; all others are those of
-    `ml_dtypes`.
-    """
-
-    __slots__ = ("_known", "bits", "dtype", "eps", "max", "min", "smallest_normal")
-
-    def __init__(self, dtype: NumpyDType) -> None:
-        info: Any = ml_dtypes.finfo
-        known = self._known = info(dtype)
-        self.bits, self.dtype = int(known.bits), known.dtype
-        self.eps, self.max, self.min = float(known.eps), float(known.max), float(known.min)
-        self.smallest_normal = float(known.smallest_normal)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._known, name)
-
-    def __repr__(self) -> str:
-        return repr(self._known)
+# The stubs of ml_dtypes give their constructors no parameters.
+_FINFO: Callable[[NumpyDType], ml_dtypes.finfo] = ml_dtypes.finfo
+_IINFO: Callable[[NumpyDType], ml_dtypes.iinfo] = ml_dtypes.iinfo
 
 
-def finfo(dtype: DTypeLike | ArrayLike) -> Finfo:
+def finfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.finfo:
     """Return the limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more.
+
+    As in JAX, `eps`, `max` and other numbers are NumPy scalars of the type.
 
     Raise `ArgumentError` for another type.
     """
@@ -232,21 +216,20 @@ def finfo(dtype: DTypeLike | ArrayLike) -> Finfo:
         raise ArgumentError(
             with_location(f"finfo takes floating-point types, got {kind}; use iinfo")
         )
-    return Finfo(kind)
+    return _FINFO(kind)
 
 
-def iinfo(dtype: DTypeLike | ArrayLike) -> np.iinfo | ml_dtypes.iinfo:
+def iinfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
     """Return the limits of an integer type: `max`, `min`, `bits`.
 
     Raise `ArgumentError` for another type.
     """
-    kind = _numpy_dtype(dtype)
+    kind = _numpy_dtype(int if type(dtype) is int else dtype)
     if dtype_of(kind) not in INTEGERS:
         raise ArgumentError(
             with_location(f"iinfo takes integer types, got {kind}; use finfo for floats")
         )
-    info = ml_dtypes.iinfo if kind.name in EXTENSION_DTYPES else np.iinfo
-    return info(kind)
+    return _IINFO(kind)
 
 
 def result_type(*operands: PyTree) -> DType:

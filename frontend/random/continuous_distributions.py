@@ -7,7 +7,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError
 from shardir.frontend.numpy.creation import filling
-from shardir.frontend.numpy.dtypes import Finfo, finfo
+from shardir.frontend.numpy.dtypes import finfo
 from shardir.frontend.numpy.elementwise import arithmetic, complex_parts, math_functions, selection
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
@@ -23,11 +23,6 @@ from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import COMPLEX, FLOATS, NUMPY_DTYPES, REAL_OF
-
-
-def _float_limits(name: str) -> Finfo:
-    """Return the limits of a floating type."""
-    return finfo(NUMPY_DTYPES[name])
 
 
 def _typed_constant(value: ArrayLike, name: str) -> Tracer:
@@ -194,14 +189,14 @@ def sample_gumbel(key: Tracer, shape: tuple[int, ...], name: str, is_high: bool 
 
     `is_high` draws twice the number of bits, and the largest numbers are larger.
     """
+    tiny = _typed_constant(finfo(NUMPY_DTYPES[name]).tiny, name)
     if is_high:
         pair = draw_between(key, (2, *shape), name, 0.0, 1.0)
         step = 2.0 ** -DTYPE_INFO[name].mantissa_bits
-        tiny = _typed_constant(_float_limits(name).tiny, name)
         rest = selection.where(pair[0] >= 0.5, pair[0], pair[0] + step * pair[1] + tiny)
         large: Tracer = -math_functions.log(-math_functions.log1p(-rest))
         return large
-    drawn = draw_between(key, shape, name, _typed_constant(_float_limits(name).tiny, name), 1.0)
+    drawn = draw_between(key, shape, name, tiny, 1.0)
     result: Tracer = -math_functions.log(-math_functions.log(drawn))
     return result
 
@@ -298,7 +293,7 @@ def laplace(
 ) -> Tracer:
     """Return Laplace-distributed numbers of mean 0 and scale 1."""
     name = float_dtype_name(dtype)
-    low = NUMPY_DTYPES[name].type(-1) + NUMPY_DTYPES[name].type(_float_limits(name).eps)
+    low = NUMPY_DTYPES[name].type(-1) + NUMPY_DTYPES[name].type(finfo(NUMPY_DTYPES[name]).eps)
     drawn = draw_between(
         require_single_key(key), canonicalize_shape(shape), name, _typed_constant(low, name), 1.0
     )
@@ -322,7 +317,7 @@ def logistic(
 ) -> Tracer:
     """Return logistically distributed numbers of mean 0 and scale 1."""
     name = float_dtype_name(dtype)
-    drawn = _uniform_from(key, shape, name, _float_limits(name).tiny)
+    drawn = _uniform_from(key, shape, name, finfo(NUMPY_DTYPES[name]).tiny)
     return math_functions.log(drawn / (1 - drawn))
 
 
@@ -336,7 +331,7 @@ def cauchy(
 ) -> Tracer:
     """Return Cauchy-distributed numbers of location 0 and scale 1."""
     name = float_dtype_name(dtype)
-    drawn = _uniform_from(key, shape, name, _float_limits(name).eps)
+    drawn = _uniform_from(key, shape, name, finfo(NUMPY_DTYPES[name]).eps)
     return math_functions.tan(_multiply(drawn - _typed_constant(0.5, name), np.pi))
 
 

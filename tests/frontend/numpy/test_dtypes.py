@@ -10,7 +10,9 @@ import shardir as sd
 from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.numpy import api as snp
+from shardir.ir.types import INEXACT, INTEGERS, NUMPY_DTYPES
 from tests.namespace import run, words
+from tests.optional_dependencies import require
 
 NAMES = words(
     "bool_ int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64 int64 float64"
@@ -45,17 +47,42 @@ def test_each_dtype_converts_to_arrays(name: str) -> None:
         assert getattr(snp, name)(1).dtype == np.dtype(numpys(name))
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
-def test_limits_of_floats(name: str) -> None:
-    limits: Any = ml_dtypes.finfo
-    mine, theirs = snp.finfo(getattr(snp, name)), limits(numpys(name))
-    assert (mine.eps, mine.max, mine.bits) == (theirs.eps, theirs.max, theirs.bits)
-    assert snp.finfo(name).tiny == theirs.tiny
+FLOAT_NAMES = sorted(NUMPY_DTYPES[name].name for name in INEXACT)
+
+
+@pytest.mark.parametrize("name", FLOAT_NAMES)
+def test_limits_of_floats_are_those_of_jax(name: str) -> None:
+    require("jax")
+    import jax.numpy as jnp
+
+    mine, theirs = snp.finfo(name), jnp.finfo(name)
+    for attribute in dir(theirs):
+        if attribute.startswith("_"):
+            continue
+        found, expected = getattr(mine, attribute), getattr(theirs, attribute)
+        assert type(found) is type(expected), attribute
+        assert repr(found) == repr(expected), attribute
+    assert repr(mine) == repr(theirs)
+    assert snp.asarray(mine.max).dtype == mine.dtype or name in ("float64", "complex128")
+
+
+@pytest.mark.parametrize("name", sorted(NUMPY_DTYPES[name].name for name in INTEGERS))
+def test_limits_of_integers_are_those_of_jax(name: str) -> None:
+    require("jax")
+    import jax.numpy as jnp
+
+    mine, theirs = snp.iinfo(name), jnp.iinfo(name)
+    assert (mine.min, mine.max, mine.bits) == (theirs.min, theirs.max, theirs.bits)
+    assert type(mine.max) is type(theirs.max)
+    assert mine.dtype == theirs.dtype
+    assert mine.kind == theirs.kind
+    assert repr(mine) == repr(theirs)
 
 
 def test_limits_of_integers() -> None:
     assert snp.iinfo(snp.int8).max == 127
     assert snp.iinfo("uint16").min == 0
+    assert snp.iinfo(3).bits == 64
     assert snp.iinfo(snp.ones(2, int)).bits == 32
 
 
