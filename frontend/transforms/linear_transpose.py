@@ -110,7 +110,6 @@ def _apply_transpose(
     return [wrap_value(value) for value in values]
 
 
-@traceback_boundary
 def _operand_like(x: object, param: Value, what: str) -> Tracer:
     """Return an argument of a converted function as a tracer of the type of a parameter."""
     abstract = abstract_of(x, what)
@@ -124,6 +123,7 @@ def _operand_like(x: object, param: Value, what: str) -> Tracer:
     return convert(as_tracer(x), param.type.dtype)
 
 
+@traceback_boundary
 def closure_convert(fun: UserFunction, *example_args: object) -> tuple[PyTree, list[PyTree]]:
     """Return `fun` with its captured values as additional arguments, and the list of these values.
 

@@ -205,6 +205,8 @@ CALLS: dict[str, tuple[Callable[[], object], list[str]]] = {
     "jvp": (lambda: shardir.jvp(multiply, (X,), (X,)), ["multiply"]),
     "vjp": (lambda: shardir.vjp(multiply, X), ["multiply"]),
     "linearize": (lambda: shardir.linearize(multiply, X), ["multiply"]),
+    "linear_transpose": (lambda: shardir.linear_transpose(multiply, X), ["multiply"]),
+    "closure_convert": (lambda: shardir.closure_convert(7, X), []),
     "jacfwd": (lambda: shardir.jacfwd(multiply)(X), ["multiply"]),
     "hessian": (lambda: shardir.hessian(multiply)(X), ["multiply"]),
     "checkpoint": (lambda: shardir.jit(shardir.checkpoint(multiply))(X), ["multiply"]),
