@@ -5,7 +5,12 @@ from typing import Annotated
 
 import typer
 
-from shardir.frontend.cli.commands.declaration import command, complete_machine, complete_pipeline
+from shardir.frontend.cli.commands.declaration import (
+    PassPipeline,
+    command,
+    complete_machine,
+    complete_pipeline,
+)
 from shardir.frontend.cli.options import (
     Arguments,
     FileOrFunction,
@@ -193,13 +198,7 @@ def simulate(
         list[str] | None,
         typer.Option(help="link of the machine that connects a mesh axis, such as model=nvlink"),
     ] = None,
-    passes: Annotated[
-        str | None,
-        typer.Option(
-            help="pass pipeline, such as default,overlap (default: that of jit)",
-            autocompletion=complete_pipeline,
-        ),
-    ] = None,
+    passes: PassPipeline = None,
     target: Annotated[
         str | None,
         typer.Option(help="target of `shardir emit` whose passes form kernels, such as gpu"),

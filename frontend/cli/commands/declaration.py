@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.cli.options import with_load
@@ -67,6 +69,15 @@ def complete_pipeline(incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     names = [pipeline.DEFAULT_STEP, pipeline.EMPTY_STEP, *pipeline.PASSES.names()]
     return [f"{before}{comma}{name}" for name in names if name.startswith(last)]
+
+
+PassPipeline = Annotated[
+    str | None,
+    typer.Option(
+        help="pass pipeline, such as default,overlap (default: that of jit)",
+        autocompletion=complete_pipeline,
+    ),
+]
 
 
 def complete_target(incomplete: str) -> list[str]:

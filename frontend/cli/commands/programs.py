@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from shardir.frontend.cli.commands.declaration import (
+    PassPipeline,
     command,
     complete_pass,
     complete_pipeline,
@@ -124,13 +125,7 @@ def run(
             help="one .npy file per argument (default: the arrays of example_args, or random ones)"
         ),
     ] = None,
-    passes: Annotated[
-        str | None,
-        typer.Option(
-            help="pass pipeline, such as default,overlap (default: that of jit)",
-            autocompletion=complete_pipeline,
-        ),
-    ] = None,
+    passes: PassPipeline = None,
     seed: Seed = 0,
     save: Annotated[
         Path | None, typer.Option(help="folder that receives the results as .npy files")
@@ -164,13 +159,7 @@ def emit(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="folder that receives the files")],
     mesh: MeshSizes = None,
-    passes: Annotated[
-        str | None,
-        typer.Option(
-            help="pass pipeline, such as default,overlap (default: that of jit)",
-            autocompletion=complete_pipeline,
-        ),
-    ] = None,
+    passes: PassPipeline = None,
     args: Arguments = None,
     specs: Specs = None,
     selftest: Annotated[
