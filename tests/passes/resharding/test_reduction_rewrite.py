@@ -2,28 +2,41 @@
 
 import pytest
 
+from shardir.ir.module import Module
 from shardir.passes import Pipeline
 from shardir.text.parser import parse
 from tests.passes.op_lines import body, reasons
 from tests.passes.resharding.test_sink_reductions import EXTREMES, MESH, TWO, run_sink_reductions
 from tests.passes.sharded_evaluation import check_agreement
 
-ONE = TWO.split("  %d.partial")[0].replace("-> (f32[8@-, 8@-])", "-> (f32[8@-])")
+ONE = TWO.split("  %d.partial")[0]
 THIRD = """\
   %f.partial = dot(%b, %a, dims="ki,jk->ij") : f32[8@-, 8@-] unreduced(x)
   %f = reshard(%f.partial) : f32[8@-, 8@-]
 """
 
 
+def sink(
+    lines: str, results: str = "f32[8@-, 8@-]", parameter: str = "", sums: str = TWO
+) -> Module:
+    """Return a program that begins with sums, after the pass, which does not change its results."""
+    text = sums.replace("-> (f32[8@-, 8@-])", f"-> ({results})")
+    if parameter:
+        text = text.replace("  %b: f32[4@x, 8@-],", f"  %b: f32[4@x, 8@-],\n  {parameter},")
+    module = run_sink_reductions(text + lines + "}\n")
+    check_agreement(module, "partition")
+    return module
+
+
 def test_a_value_with_complete_and_unreduced_uses_has_both_forms() -> None:
-    text = TWO.replace("-> (f32[8@-, 8@-])", "-> (f32[8@-, 8@-], f32[8@-, 8@-])") + (
+    module = sink(
         "  %e = add(%c, %d) : f32[8@-, 8@-]\n  %h = exp(%e) : f32[8@-, 8@-]\n"
         + THIRD
         + THIRD.replace("%f", "%i")
         + "  %j = add(%e, %f) : f32[8@-, 8@-]\n  %g = add(%j, %i) : f32[8@-, 8@-]\n"
-        + "  return %h, %g\n}\n"
+        + "  return %h, %g\n",
+        "f32[8@-, 8@-], f32[8@-, 8@-]",
     )
-    module = run_sink_reductions(text)
     assert body(module)[2:] == [
         "%e.partial = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
         "%e = reshard(%e.partial) : f32[8@-, 8@-]",
@@ -34,82 +47,74 @@ def test_a_value_with_complete_and_unreduced_uses_has_both_forms() -> None:
         "%g.partial = add(%j, %i.partial) : f32[8@-, 8@-] unreduced(x)",
         "%g = reshard(%g.partial) : f32[8@-, 8@-]",
     ]
-    check_agreement(module, "partition")
 
 
 def test_a_value_with_a_use_by_an_operation_with_two_results_is_completed() -> None:
-    text = TWO + (
+    module = sink(
         "  %e = add(%c, %d) : f32[8@-, 8@-]\n"
-        "  %h, %i = top_k(%e) : f32[8@-, 8@-], i32[8@-, 8@-]\n  return %h\n}\n"
+        "  %h, %i = top_k(%e) : f32[8@-, 8@-], i32[8@-, 8@-]\n  return %h\n"
     )
-    module = run_sink_reductions(text)
     assert body(module)[2:] == [
         "%e.partial = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
         "%e = reshard(%e.partial) : f32[8@-, 8@-]",
         "%h, %i = top_k(%e) : f32[8@-, 8@-], i32[8@-, 8@-]",
     ]
-    check_agreement(module, "partition")
 
 
 def test_operands_of_an_operation_that_leaves_another_sum_are_complete() -> None:
-    text = TWO.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %w: f32[4@x],") + (
+    module = sink(
         "  %e = add(%c, %d) : f32[8@-, 8@-]\n"
         '  %f.partial = dot(%e, %w, dims="ij,k->ij") : f32[8@-, 8@-] unreduced(x)\n'
-        "  %f = reshard(%f.partial) : f32[8@-, 8@-]\n  return %f\n}\n"
+        "  %f = reshard(%f.partial) : f32[8@-, 8@-]\n  return %f\n",
+        parameter="%w: f32[4@x]",
     )
-    module = run_sink_reductions(text)
     assert body(module)[3:] == [
         "%e = reshard(%e.partial) : f32[8@-, 8@-]",
         '%f.partial = dot(%e, %w, dims="ij,k->ij") : f32[8@-, 8@-] unreduced(x)',
         "%f = reshard(%f.partial) : f32[8@-, 8@-]",
     ]
-    check_agreement(module, "partition")
 
 
 def test_an_operation_that_makes_a_larger_value_has_complete_operands() -> None:
-    text = TWO.replace("-> (f32[8@-, 8@-])", "-> (f32[3@-, 8@-, 8@-])") + (
+    module = sink(
         "  %e = add(%c, %d) : f32[8@-, 8@-]\n"
         "  %k = broadcast(%e, dims=[1, 2]) : f32[3@-, 8@-, 8@-]\n"
-        "  %y = exp(%k) : f32[3@-, 8@-, 8@-]\n  return %y\n}\n"
+        "  %y = exp(%k) : f32[3@-, 8@-, 8@-]\n  return %y\n",
+        "f32[3@-, 8@-, 8@-]",
     )
-    module = run_sink_reductions(text)
     assert body(module)[3:] == [
         "%e = reshard(%e.partial) : f32[8@-, 8@-]",
         "%k = broadcast(%e, dims=[1, 2]) : f32[3@-, 8@-, 8@-]",
         "%y = exp(%k) : f32[3@-, 8@-, 8@-]",
     ]
-    check_agreement(module, "partition")
 
 
 def test_a_reshard_to_an_unreduced_value_is_omitted_if_the_operand_is_unreduced() -> None:
-    text = TWO + (
+    module = sink(
         "  %e = add(%c, %d) : f32[8@-, 8@-]\n"
         "  %j = reshard(%e) : f32[8@-, 8@-] unreduced(x)\n"
         "  %k = neg(%j) : f32[8@-, 8@-] unreduced(x)\n"
-        "  %l = reshard(%k) : f32[8@-, 8@-]\n  return %l\n}\n"
+        "  %l = reshard(%k) : f32[8@-, 8@-]\n  return %l\n"
     )
-    module = run_sink_reductions(text)
     assert body(module)[2:] == [
         "%e = add(%c.partial, %d.partial) : f32[8@-, 8@-] unreduced(x)",
         "%k = neg(%e) : f32[8@-, 8@-] unreduced(x)",
         "%l = reshard(%k) : f32[8@-, 8@-]",
     ]
-    check_agreement(module, "partition")
 
 
 def test_branches_use_complete_values() -> None:
-    text = TWO.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %i: i32[],") + (
+    module = sink(
         "  %e = add(%c, %d) : f32[8@-, 8@-]\n  %h = case(%i) : f32[8@-, 8@-] {\n    () =>\n"
         "    %k = neg(%e) : f32[8@-, 8@-]\n    yield %k\n  } {\n    () =>\n    yield %e\n  }\n"
-        "  return %h\n}\n"
+        "  return %h\n",
+        parameter="%i: i32[]",
     )
-    module = run_sink_reductions(text)
     assert body(module)[3:] == [
         "%e = reshard(%e.partial) : f32[8@-, 8@-]",
         "%h = case(%i) : f32[8@-, 8@-] {",
         "%k = neg(%e) : f32[8@-, 8@-]",
     ]
-    check_agreement(module, "partition")
 
 
 def test_only_stated_reasons_are_joined() -> None:
@@ -120,11 +125,14 @@ def test_only_stated_reasons_are_joined() -> None:
 
 
 def test_the_reshard_of_a_complete_value_has_its_line() -> None:
-    text = ONE.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %q: f32[8@-, 8@-],") + (
+    module = sink(
         '  %p = exp(%q) : f32[8@-, 8@-] loc("a.py":7:1)\n  %e = add(%c, %p) : f32[8@-, 8@-]\n'
-        "  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n}\n"
+        "  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n",
+        "f32[8@-]",
+        "%q: f32[8@-, 8@-]",
+        ONE,
     )
-    joined = run_sink_reductions(text).main.body.ops[2]
+    joined = module.main.body.ops[2]
     assert (joined.name, str(joined.loc)) == ("reshard", "a.py:7")
 
 
@@ -152,11 +160,13 @@ def test_the_reshard_of_a_complete_value_has_its_line() -> None:
 def test_only_a_constant_zero_is_unreduced_without_a_reshard(
     term: str, joined: str, why: list[str]
 ) -> None:
-    text = ONE.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %q: f32[8@-, 8@-],") + (
+    module = sink(
         f"  {term}\n  %e = add(%c, %p) : f32[8@-, 8@-]\n"
-        "  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n}\n"
+        "  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n",
+        "f32[8@-]",
+        "%q: f32[8@-, 8@-]",
+        ONE,
     )
-    module = run_sink_reductions(text)
     assert body(module)[1:] == [
         term,
         joined,
@@ -165,38 +175,35 @@ def test_only_a_constant_zero_is_unreduced_without_a_reshard(
         "%s = reshard(%s.partial) : f32[8@-]",
     ]
     assert reasons(module) == [*why, "%s.partial is a sum whose complete value is needed"]
-    check_agreement(module, "partition")
 
 
 def test_a_parameter_joins_a_sum_by_a_reshard() -> None:
-    text = ONE.replace("  %b: f32[4@x, 8@-],", "  %b: f32[4@x, 8@-],\n  %p: f32[8@-, 8@-],")
-    module = run_sink_reductions(
-        text + "  %e = add(%c, %p) : f32[8@-, 8@-]\n"
-        "  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n}\n"
+    module = sink(
+        "  %e = add(%c, %p) : f32[8@-, 8@-]\n  %s = sum(%e, dims=[0]) : f32[8@-]\n  return %s\n",
+        "f32[8@-]",
+        "%p: f32[8@-, 8@-]",
+        ONE,
     )
     assert body(module)[1] == "%p.partial = reshard(%p) : f32[8@-, 8@-] unreduced(x)"
-    check_agreement(module, "partition")
 
 
 def test_a_constant_zero_joins_maxima_by_a_reshard() -> None:
     """Zero is the identity of sums only."""
-    module = run_sink_reductions(
-        EXTREMES
-        + """\
+    module = sink(
+        """\
   %z = constant(value=0.0) : f32[4@-]
   %r = maximum(%p, %z) : f32[4@-]
   %t = maximum(%r, %q) : f32[4@-]
   %s = max(%t, dims=[0]) : f32[]
   return %s
-}
-"""
+""",
+        sums=EXTREMES,
     )
     assert body(module)[3] == "%z.partial = reshard(%z) : f32[4@-] unreduced[max](x)"
     assert reasons(module) == [
         "%r = maximum combines it with each maximum that is unreduced over x",
         "%s.partial is a maximum whose complete value is needed",
     ]
-    check_agreement(module, "partition")
 
 
 def test_other_values_of_a_loop_stay_complete() -> None:
