@@ -5,7 +5,7 @@ body of a `manual_computation`. Captured values become replicated operands of th
 axes remain those of a token (see sharding_tokens.py) until the mesh of the whole program is known.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -84,15 +84,14 @@ class ManualRegion:
             )
             for arg, axis_names in zip(args, arg_axes, strict=True)
         ]
+        in_axes = [_axes_of_names(axis_names, axes_of) for axis_names in arg_axes]
         result_axes: list[Sequence[DimensionAxisNames]] = []
         program = require_trace("a manual region").program
 
         def call_on_shards(*slices: Tracer) -> Sequence[Tracer]:
             values = {
-                tracer.value: frozenset(
-                    axis for dim in axis_names for n in dim for axis in axes_of[n]
-                )
-                for tracer, axis_names in zip(slices, arg_axes, strict=True)
+                tracer.value: frozenset(axis for dim_axes in dims for axis in dim_axes)
+                for tracer, dims in zip(slices, in_axes, strict=True)
             }
             with declare_sharded(values), bind_axes(self.visible_axes(named)):
                 with manual_axes(self.mesh, self.names), _use_auto_axes(program, self.names):
@@ -104,31 +103,22 @@ class ManualRegion:
             replicated = NamedSharding(self.mesh, PartitionSpec())
             return list(call_on_shards(*(constrain(arg, replicated) for arg in args)))
 
-        def along(axis_names: DimensionAxisNames) -> tuple[Axes, ...]:
-            return tuple(
-                tuple(axis for name in dim for axis in axes_of[name]) for dim in axis_names
-            )
-
         operands = tuple(arg.value for arg in args)
-        manual = TracedManualBlock(
-            self.mesh, self.names, axes, operands, tuple(map(along, arg_axes))
-        )
+        manual = TracedManualBlock(self.mesh, self.names, axes, operands, tuple(in_axes))
         block, abstracts = trace_block(
             call_on_shards, pieces, self.what, labels, args, manual=manual
         )
         block, outside = _parametrize_captures(block, axes)
-
-        given = [wrap_value(value) for value in outside]
         whole = [((),) * value.type.rank for value in outside]
         unchecked: dict[str, Attr] = {} if self.checked else {"check_vma": False}
         new_values = emit_results(
             "manual_computation",
             *args,
-            *given,
+            *map(wrap_value, outside),
             blocks=(block,),
             axes=axes,
-            in_axes=(*(along(axis_names) for axis_names in arg_axes), *whole),
-            out_axes=tuple(along(axis_names) for axis_names in result_axes[0]),
+            in_axes=(*in_axes, *whole),
+            out_axes=tuple(_axes_of_names(names, axes_of) for names in result_axes[0]),
             **unchecked,
         )
         return [
@@ -160,6 +150,11 @@ class ManualRegion:
                 size //= self.mesh.shape[name]
             shape.append(size)
         return type.with_shape(shape)
+
+
+def _axes_of_names(axis_names: DimensionAxisNames, axes_of: Mapping[str, Axes]) -> tuple[Axes, ...]:
+    """Return the axes of the IR along each dimension."""
+    return tuple(tuple(axis for name in dim for axis in axes_of[name]) for dim in axis_names)
 
 
 def _use_auto_axes(program: TracedProgram, names: Sequence[str]) -> AbstractContextManager[None]:
