@@ -267,7 +267,8 @@ class Mesh(metaclass=_InternedMeta):
 
     def __str__(self) -> str:
         types = ", ".join(map(repr, self.axis_types))
-        return f"{repr(self)[:-1]}, axis_types=({types}{',' * (self.ndim == 1)}))"
+        axes = repr(self)[:-1] + "()" * self.empty
+        return f"{axes}, axis_types=({types}{',' * (self.ndim == 1)}))"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Mesh, (np.array(self.devices), self.axis_names, self.axis_types))

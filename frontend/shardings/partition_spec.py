@@ -23,6 +23,8 @@ class Unconstrained(Enum):
     def __repr__(self) -> str:
         return "UNCONSTRAINED"
 
+    __str__ = __repr__
+
 
 UNCONSTRAINED: Final = Unconstrained.UNCONSTRAINED
 
@@ -88,12 +90,17 @@ class PartitionSpec(tuple[SpecEntry, ...]):
         return tuple(self)
 
     def __repr__(self) -> str:
-        return f"PartitionSpec{tuple.__repr__(self)}"
+        return f"P{tuple.__repr__(self)}"  # As in JAX.
 
     def __add__(self, other: object) -> "PartitionSpec":
         if not isinstance(other, tuple):
             return NotImplemented
         return self.with_entries(*self, *other)
+
+    def __radd__(self, other: object) -> "PartitionSpec":
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return self.with_entries(*other, *self)
 
     def axes(self, dimension: int) -> tuple[str, ...] | Unconstrained:
         """Return the axes of one dimension, major first; none beyond the last entry."""
@@ -169,7 +176,7 @@ class SummedSpec(PartitionSpec, is_internal=True):
         for name, axes in (("unreduced", self._unreduced), ("reduced", self._reduced)):
             if axes:
                 parts.append(f"{name}={{{', '.join(map(repr, sorted(axes)))}}}")
-        return f"PartitionSpec({', '.join(parts)})"
+        return f"P({', '.join(parts)})"
 
 
 @lru_cache(maxsize=4096)

@@ -17,7 +17,7 @@ from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NoMeshError, ShardingError
 from shardir.frontend.shardings.devices import Device
-from shardir.frontend.shardings.mesh import Mesh, current_mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, current_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 from shardir.frontend.shardings.sub_axes import (
     SubAxes,
@@ -447,7 +447,9 @@ class NamedSharding(Sharding):
         return hash((self.mesh, self.spec))
 
     def __repr__(self) -> str:
-        return f"NamedSharding(mesh={self.mesh!r}, spec={self.spec})"
+        # The text of JAX, except that a mesh states the order of its devices.
+        memory = "" if isinstance(self.mesh, AbstractMesh) else f", memory_kind={self.memory_kind}"
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{memory})"
 
 
 Requested = TypeVar("Requested", bound=Sharding | None)

@@ -204,8 +204,8 @@ def test_a_program_with_explicit_axes(tmp_path: Path, capsys: pytest.CaptureFixt
         "utf-8",
     )
     run_script(script, [])
-    cut = "PartitionSpec('s',)"
-    assert capsys.readouterr().out == f"PartitionSpec(None, 's', None) {cut} {cut} {cut}\n"
+    cut = "P('s',)"
+    assert capsys.readouterr().out == f"P(None, 's', None) {cut} {cut} {cut}\n"
 
 
 def error_of(kind: type[Exception], line: str) -> str:

@@ -208,13 +208,13 @@ def test_the_spec_of_a_shape_dtype_struct_is_on_the_entered_mesh() -> None:
         assert x.sharding == NamedSharding(MESH, P("a"))
         assert x.update(shape=(4,)).sharding == NamedSharding(MESH, P("a"))
     assert x == ShapeDtypeStruct((8, 4), np.float32, sharding=P("a"))
-    expected = "ShapeDtypeStruct(shape=(8, 4), dtype=float32, sharding=PartitionSpec('a',))"
+    expected = "ShapeDtypeStruct(shape=(8, 4), dtype=float32, sharding=P('a',))"
     assert repr(x) == expected
     with pytest.raises(ArgumentError) as caught:
         _ = x.sharding
     assert str(caught.value).partition("\n")[0] == (
-        "the sharding of a ShapeDtypeStruct has PartitionSpec('a',), which names no devices; write "
-        "NamedSharding(mesh, PartitionSpec('a',)), or call it inside `with mesh:`"
+        "the sharding of a ShapeDtypeStruct has P('a',), which names no devices; write "
+        "NamedSharding(mesh, P('a',)), or call it inside `with mesh:`"
     )
 
 

@@ -36,10 +36,10 @@ def test_the_representation_is_a_table() -> None:
     assert (
         repr(arrays)
         == str(arrays)
-        == """\
+        == f"""\
 2 arrays, 8.0 KiB
 bytes    type             sharding
-8.0 KiB  float32[256, 8]  NamedSharding(mesh=Mesh('x': 2), spec=PartitionSpec('x',))
+8.0 KiB  float32[256, 8]  {sharding}
 24 B     float32[6]       SingleDeviceSharding(device=CpuDevice(id=0))"""
     )
     assert "float32[256, 8]" in arrays._repr_html_()

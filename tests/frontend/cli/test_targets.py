@@ -157,7 +157,7 @@ def test_a_shardir_function_is_explained(capsys: pytest.CaptureFixture[str]) -> 
         (("of_ours:total", "--mesh", "data"), "'data' is not a mesh; write it as data=16,model=16"),
         pytest.param(("bare:f",), "bare:f has no example arguments; define bare.example_args as a "
                      "tuple of its arguments, or name one with --args", marks=NEEDS_JAX),
-        (("of_ours:example_specs",), "of_ours:example_specs is PartitionSpec('data',), "
+        (("of_ours:example_specs",), "of_ours:example_specs is P('data',), "
          "which is not a function"),
         pytest.param(("bare:f", "--args", "one", "--mesh", "data=2"),
          "bare:f has no shardings on data=2; define bare.example_specs as the specs of its "
@@ -166,7 +166,7 @@ def test_a_shardir_function_is_explained(capsys: pytest.CaptureFixture[str]) -> 
          "bare:wrong cannot be traced: TypeError: unsupported operand type(s) for +: 'NoneType' "
          "and 'int'", marks=NEEDS_JAX),
         pytest.param(("bare:f", "--args", "one", "--specs", "specs", "--mesh", "data=2"),
-         "PartitionSpec('dta',) names 'dta', which is not an axis of the mesh; its axes are "
+         "P('dta',) names 'dta', which is not an axis of the mesh; its axes are "
          "'data'", marks=NEEDS_JAX),
         (("f.ir", "--mesh", "data=2"), "--mesh is for functions, and 'f.ir' is a file; name a "
          "function as mymodule:train_step"),

@@ -302,7 +302,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a shard of another size": (
         lambda: returning(lambda mesh, args, y: (mesh, snp.sin, ROWS, (WHOLE,)))(put(A, "x")),
         "the function that the partition function of lambda returned gives f32[8, 8] for result 0 "
-        "on each device, and a shard of f32[8, 8] sharded by PartitionSpec('x',) is f32[4, 8]; "
+        "on each device, and a shard of f32[8, 8] sharded by P('x',) is f32[4, 8]; "
         "return a shard, or another sharding of the result",
     ),
     "an indivisible sharding": (

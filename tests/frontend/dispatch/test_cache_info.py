@@ -53,10 +53,12 @@ def test_another_sharding() -> None:
     f(shardir.device_put(jnp.ones(8), NamedSharding(mesh, P("data"))))
     f(shardir.device_put(jnp.ones(8), NamedSharding(mesh, P())))
     assert reasons(f)[1:] == [
-        "argument x is placed as NamedSharding(mesh=Mesh('data': 8), spec=PartitionSpec('data',)), "
+        "argument x is placed as NamedSharding(mesh=Mesh('data': 8, axis_types=(Auto,)), "
+        "spec=P('data',), memory_kind=device), "
         "not committed to devices",
-        "argument x is placed as NamedSharding(mesh=Mesh('data': 8), spec=PartitionSpec()), not "
-        "placed as NamedSharding(mesh=Mesh('data': 8), spec=PartitionSpec('data',))",
+        "argument x is placed as NamedSharding(mesh=Mesh('data': 8, axis_types=(Auto,)), "
+        "spec=P(), memory_kind=device), not placed as NamedSharding(mesh=Mesh('data': 8, "
+        "axis_types=(Auto,)), spec=P('data',), memory_kind=device)",
     ]
 
 

@@ -195,9 +195,9 @@ def test_other_shardings_of_a_callback_are_errors(call: Callable[..., Any]) -> N
         call(Host(), result, X, sharding=NamedSharding(mesh(), P("a")))
     assert isinstance(caught.value, NotImplementedError)
     assert str(caught.value).startswith(
-        f"the sharding of {call.__name__} is NamedSharding(mesh=Mesh('a': 4), "
-        "spec=PartitionSpec('a',)) of type NamedSharding; it names the one device that calls the "
-        "function, so it is a SingleDeviceSharding"
+        f"the sharding of {call.__name__} is NamedSharding(mesh=Mesh('a': 4, axis_types=(Auto,)), "
+        "spec... of type NamedSharding; it names the one device that calls the function, so it is "
+        "a SingleDeviceSharding"
     )
 
 

@@ -188,10 +188,10 @@ print(from_jax(jax.jit(lambda x: x * 2, out_shardings=cut))(np.ones((8, 8), "flo
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **flags}
     )
-    mesh = "mesh=Mesh('data': 4, 'model': 2)"
+    mesh = "mesh=Mesh('data': 4, 'model': 2, axis_types=(Auto, Auto))"
     assert done.stdout.splitlines() == [
-        f"NamedSharding({mesh}, spec=PartitionSpec('data',))",
-        f"NamedSharding({mesh}, spec=PartitionSpec(None, 'data'))",
+        f"NamedSharding({mesh}, spec=P('data',), memory_kind=device)",
+        f"NamedSharding({mesh}, spec=P(None, 'data'), memory_kind=device)",
     ], done.stderr
 
 

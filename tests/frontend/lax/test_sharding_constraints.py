@@ -67,8 +67,8 @@ def test_dimensions_inside_jit_may_be_indivisible() -> None:
 
 FAULTS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: lax.with_sharding_constraint(x, P("x")), ArgumentError,
-     "with_sharding_constraint has PartitionSpec('x',), which names no devices; "
-     "write NamedSharding(mesh, PartitionSpec('x',)), or call it inside `with mesh:`"),
+     "with_sharding_constraint has P('x',), which names no devices; "
+     "write NamedSharding(mesh, P('x',)), or call it inside `with mesh:`"),
     (lambda x: lax.with_sharding_constraint(x, "x"), ArgumentError,
      "with_sharding_constraint has 'x' of type str, which is not a sharding; write "
      "NamedSharding(mesh, PartitionSpec(...))"),
@@ -79,7 +79,7 @@ FAULTS: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
      "with_sharding_constraint has a list of 1, where the value has a list of 2; give one entry "
      "for the whole subtree, or the same containers"),
     (lambda x: lax.with_sharding_constraint(x[0], ROWS), ShardingError,
-     "PartitionSpec('x', None) has 2 entries and the value has rank 1; use a spec with an entry "
+     "P('x', None) has 2 entries and the value has rank 1; use a spec with an entry "
      "for each dimension at most"),
 ]  # fmt: skip
 

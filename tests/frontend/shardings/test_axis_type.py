@@ -241,8 +241,8 @@ def test_invalid_layouts_are_errors() -> None:
     with pytest.raises(NoMeshError) as caught:
         reshard(A, P("x"))
     assert str(caught.value).startswith(
-        "out_shardings of reshard has PartitionSpec('x',), which names no devices; "
-        "write NamedSharding(mesh, PartitionSpec('x',)), or call it inside `with mesh:`"
+        "out_shardings of reshard has P('x',), which names no devices; "
+        "write NamedSharding(mesh, P('x',)), or call it inside `with mesh:`"
     )
     with pytest.raises(ArgumentError, match=r"^out_sharding "):
         snp.dot(A, B, out_sharding="x")  # type: ignore[arg-type]

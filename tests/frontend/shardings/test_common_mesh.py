@@ -121,11 +121,13 @@ def test_a_result_that_no_mesh_can_represent_splits_the_first_mesh() -> None:
         ((Axis("x", 2, 2),), (Axis("x", 4, 2),)), (("x", 8),), ALL, seen
     )
     assert repr(split_sharding) == (
-        "NamedSharding(mesh=Mesh('x.0': 2, 'x.1': 2, 'x.2': 2), spec=PartitionSpec('x.1', 'x.2'))"
+        "NamedSharding(mesh=Mesh('x.0': 2, 'x.1': 2, 'x.2': 2, axis_types=(Auto, Auto, Auto)), "
+        "spec=P('x.1', 'x.2'), memory_kind=device)"
     )
     seen = [NamedSharding(MESH, P("a"))]
     assert repr(to_user_sharding(((Axis("b", 1, 2), Axis("a", 1, 2)),), AXES, ALL, seen)) == (
-        "NamedSharding(mesh=Mesh('a.0': 2, 'a.1': 2, 'b': 2), spec=PartitionSpec(('b', 'a.0'),))"
+        "NamedSharding(mesh=Mesh('a.0': 2, 'a.1': 2, 'b': 2, axis_types=(Auto, Auto, Auto)), "
+        "spec=P(('b', 'a.0'),), memory_kind=device)"
     )
 
 

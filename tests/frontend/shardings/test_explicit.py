@@ -273,7 +273,7 @@ def test_a_constraint_asserts_the_sharding() -> None:
         types_of(lambda a: lax.with_sharding_constraint(a, P("y")), X)
     assert isinstance(caught.value, AssertionError)
     assert first_line(caught) == (
-        "with_sharding_constraint states PartitionSpec('y',) for an array that is float32[8@x,16]; "
+        "with_sharding_constraint states P('y',) for an array that is float32[8@x,16]; "
         "on a mesh of Explicit axes it asserts the sharding; change it with sharding.reshard"
     )
     with pytest.raises(ShardingMismatchError):
@@ -384,14 +384,14 @@ def test_reshard_names_explicit_axes_and_constraints_auto_axes(
     with pytest.raises(ShardingError) as caught:
         transform(lambda a: reshard(a, P("x", "y")))(x)
     assert first_line(caught) == (
-        "out_shardings of reshard has PartitionSpec('x', 'y'), and 'y' is an Auto axis of the "
+        "out_shardings of reshard has P('x', 'y'), and 'y' is an Auto axis of the "
         "mesh; name Explicit axes only, and constrain the value along Auto axes with "
         "lax.with_sharding_constraint"
     )
     with pytest.raises(ShardingError) as caught:
         transform(lambda a: lax.with_sharding_constraint(a, P("x", "y")))(x)
     assert first_line(caught) == (
-        "with_sharding_constraint has PartitionSpec('x', 'y'), and 'x' is an Explicit axis of the "
+        "with_sharding_constraint has P('x', 'y'), and 'x' is an Explicit axis of the "
         "mesh; name Auto axes only, and change the sharding along Explicit axes with "
         "sharding.reshard"
     )
@@ -520,7 +520,7 @@ def test_partial_sums_are_refused_where_they_are_no_values() -> None:
 
 def test_a_spec_with_unreduced_axes(mesh: sd.Mesh) -> None:
     spec = P("x", unreduced={"y"})
-    assert repr(spec) == "PartitionSpec('x', unreduced={'y'})"
+    assert repr(spec) == "P('x', unreduced={'y'})"
     assert spec != P("x")
     assert P("x") != spec
     assert spec == P("x", unreduced=["y"])
@@ -542,7 +542,7 @@ def test_a_spec_with_unreduced_axes(mesh: sd.Mesh) -> None:
         "value or copies of it, not both"
     )
     spec = P("x", reduced=("y", "z"))
-    assert repr(spec + (None,)) == "PartitionSpec('x', None, reduced={'y', 'z'})"
+    assert repr(spec + (None,)) == "P('x', None, reduced={'y', 'z'})"
     assert spec.reduced == {"y", "z"}
     assert P("x", reduced={"y"}) not in (P("x"), P("x", unreduced={"y"}))
     assert pickle.loads(pickle.dumps(spec)) == spec
@@ -636,8 +636,8 @@ def test_the_inside_of_shard_map_is_not_typed() -> None:
     with pytest.raises(ShardingTypeError) as caught:
         types_of(sd.shard_map(shard, in_specs=P("y"), out_specs=P("y")), X)
     assert first_line(caught) == (
-        "in_specs of shard_map of shard has PartitionSpec('y',) for a, which is float32[8@x,16]; "
-        "state PartitionSpec('x', None), omit in_specs, or reshard the argument (sharding.reshard)"
+        "in_specs of shard_map of shard has P('y',) for a, which is float32[8@x,16]; "
+        "state P('x', None), omit in_specs, or reshard the argument (sharding.reshard)"
     )
 
 
@@ -650,8 +650,8 @@ def test_shard_map_over_all_axes_needs_the_specs_of_the_types(mesh: sd.Mesh) -> 
         with pytest.raises(ShardingTypeError) as caught:
             fun(arg)
         assert first_line(caught) == (
-            "in_specs of shard_map of lambda has PartitionSpec('x',) for a, which is "
-            "float32[8,16]; state PartitionSpec(None, None), omit in_specs, or reshard the "
+            "in_specs of shard_map of lambda has P('x',) for a, which is "
+            "float32[8,16]; state P(None, None), omit in_specs, or reshard the "
             "argument (sharding.reshard)"
         )
         with sd.config(explicit_sharding="lenient"):

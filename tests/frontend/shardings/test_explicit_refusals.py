@@ -39,7 +39,7 @@ def dot(**spec: Any) -> Any:
 
 U, R = {"unreduced": {"y"}}, {"reduced": {"y"}}
 HAS_SUMS = (
-    "out_sharding has PartitionSpec(None, None, unreduced={{'y'}}), and the result of the "
+    "out_sharding has P(None, None, unreduced={{'y'}}), and the result of the "
     "operation, float32[8,8], has partial sums along {0}; state these axes, and change them "
     "afterwards with sharding.reshard"
 )
@@ -301,7 +301,7 @@ def test_no_dimension_is_unconstrained_on_a_mesh_of_explicit_axes(run: Any, word
     with pytest.raises(ShardingError) as caught:
         types_of(run, "f32[8,16]")
     assert str(caught.value).partition("\n")[0] == (
-        f"{word} has PartitionSpec(UNCONSTRAINED, 'y'), and the mesh has no Auto "
+        f"{word} has P(UNCONSTRAINED, 'y'), and the mesh has no Auto "
         "axes along which the compiler could shard an unconstrained dimension; state its axes, or "
         "None"
     )
@@ -336,7 +336,7 @@ def test_unreduced_axes_are_checked_outside_of_traces(run: Any, sharded: Any, ax
         with pytest.raises(ShardingTypeError) as caught:
             call(a, b)
         text = str(caught.value).partition("\n")[0]
-        assert text.startswith("out_sharding has PartitionSpec(")
+        assert text.startswith("out_sharding has P(")
         assert f" along {axes}; state these axes, and change them afterwards" in text
 
 

@@ -296,7 +296,7 @@ def test_partial_sums_are_not_returned_on_a_mesh_with_auto_axes() -> None:
     with use_mesh(mesh), pytest.raises(ShardingTypeError) as caught:
         sd.jit(lambda a: reshard(a, P(unreduced={"x"})))(ROWS)
     assert str(caught.value).startswith(
-        "lambda returns partial sums, PartitionSpec(None, None, unreduced={'x'}), on a mesh with "
+        "lambda returns partial sums, P(None, None, unreduced={'x'}), on a mesh with "
         "axes of type Auto; reshard them first (sharding.reshard), or use a mesh of Explicit axes "
         "only"
     )

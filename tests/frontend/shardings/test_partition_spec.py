@@ -10,10 +10,11 @@ from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, P, Partitio
 
 
 def test_reprs() -> None:
-    assert repr(P()) == "PartitionSpec()"
-    assert repr(P("a")) == "PartitionSpec('a',)"
-    assert repr(P("a", None)) == "PartitionSpec('a', None)"
-    assert repr(P(("a", "b"), P.UNCONSTRAINED)) == "PartitionSpec(('a', 'b'), UNCONSTRAINED)"
+    assert repr(P()) == "P()"
+    assert repr(P("a")) == "P('a',)"
+    assert repr(P("a", None)) == "P('a', None)"
+    assert repr(P(("a", "b"), P.UNCONSTRAINED)) == "P(('a', 'b'), UNCONSTRAINED)"
+    assert str(UNCONSTRAINED) == "UNCONSTRAINED"
 
 
 def test_it_is_the_tuple_of_its_entries() -> None:
@@ -21,7 +22,10 @@ def test_it_is_the_tuple_of_its_entries() -> None:
     assert spec == ("a", None, ("b", "c"))
     assert hash(spec) == hash(("a", None, ("b", "c")))
     assert (len(spec), spec[2], list(spec)) == (3, ("b", "c"), ["a", None, ("b", "c")])
-    assert repr(P("a") + P(None)) == repr(P("a") + (None,)) == "PartitionSpec('a', None)"
+    assert repr(P("a") + P(None)) == repr(P("a") + (None,)) == "P('a', None)"
+    assert repr(("b",) + P("a", unreduced={"c"})) == "P('b', 'a', unreduced={'c'})"
+    with pytest.raises(TypeError):
+        ["b"] + P("a")
 
 
 def test_trailing_nones_make_specs_unequal() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from shardir.errors import ShardirError
 from shardir.frontend.errors import ArgumentError, IndivisibleError, ShardingError
 from shardir.frontend.shardings.devices import devices, virtual_devices
-from shardir.frontend.shardings.mesh import Mesh, make_mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, make_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, P, PartitionSpec
 from shardir.frontend.shardings.positional_sharding import PositionalSharding
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
@@ -116,8 +116,13 @@ def test_equivalence_ignores_the_order_of_devices() -> None:
 
 def test_reprs() -> None:
     assert repr(NamedSharding(MESH, P("a", None))) == (
-        "NamedSharding(mesh=Mesh('a': 4, 'b': 2), spec=PartitionSpec('a', None))"
+        "NamedSharding(mesh=Mesh('a': 4, 'b': 2, axis_types=(Auto, Auto)), spec=P('a', None), "
+        "memory_kind=device)"
     )
+    assert repr(NamedSharding(AbstractMesh((4,), "a"), P("a"))) == (
+        "NamedSharding(mesh=AbstractMesh('a': 4, axis_types=(Auto,)), spec=P('a',))"
+    )
+    assert str(AbstractMesh((), ())) == "AbstractMesh((), axis_types=())"
     assert repr(SingleDeviceSharding(devices()[3])) == (
         "SingleDeviceSharding(device=CpuDevice(id=3))"
     )
@@ -143,29 +148,28 @@ def test_a_dimension_indivisible_by_two_axes_is_an_error() -> None:
 
 def test_an_unknown_axis_is_an_error() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", "data"))) == (
-        "PartitionSpec('a', 'data') names 'data', which is not an axis of the mesh; its axes are "
-        "'a', 'b'"
+        "P('a', 'data') names 'data', which is not an axis of the mesh; its axes are 'a', 'b'"
     )
 
 
 def test_an_axis_used_twice_is_an_error() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", ("b", "a")))) == (
-        "PartitionSpec('a', ('b', 'a')) names 'a' twice; an axis can shard a value only once"
+        "P('a', ('b', 'a')) names 'a' twice; an axis can shard a value only once"
     )
 
 
 def test_a_spec_longer_than_the_rank_is_an_error() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", None)).shard_shape((8,))) == (
-        "PartitionSpec('a', None) has 2 entries and the value has rank 1; "
+        "P('a', None) has 2 entries and the value has rank 1; "
         "use a spec with an entry for each dimension at most"
     )
 
 
 def test_an_unconstrained_dimension_has_no_shard_shape() -> None:
     assert message(lambda: NamedSharding(MESH, P("a", UNCONSTRAINED)).shard_shape((8, 8))) == (
-        "dimension 1 of NamedSharding(mesh=Mesh('a': 4, 'b': 2), spec=PartitionSpec('a', "
-        "UNCONSTRAINED)) is unconstrained, so the devices of its shards are unknown; use it in "
-        "with_sharding_constraint, or name mesh axes"
+        "dimension 1 of NamedSharding(mesh=Mesh('a': 4, 'b': 2, axis_types=(Auto, Auto)), "
+        "spec=P('a', UNCONSTRAINED), memory_kind=device) is unconstrained, so the devices of its "
+        "shards are unknown; use it in with_sharding_constraint, or name mesh axes"
     )
 
 

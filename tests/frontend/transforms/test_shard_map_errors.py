@@ -52,22 +52,22 @@ def test_mismatched_specs_are_errors(mesh: Mesh) -> None:
         return error_line(ShardingError, lambda: shard_map(f, **expected)(A))
 
     assert cut(in_specs=P("z")) == (
-        "in_specs of shard_map of f has PartitionSpec('z',) for a, and 'z' is not an axis of the "
+        "in_specs of shard_map of f has P('z',) for a, and 'z' is not an axis of the "
         "mesh; its axes are 'x', 'y'"
     )
     assert cut(out_specs=P("z")) == (
-        "out_specs of shard_map of f has PartitionSpec('z',) for the result, and 'z' is not an "
+        "out_specs of shard_map of f has P('z',) for the result, and 'z' is not an "
         "axis of the mesh; its axes are 'x', 'y'"
     )
     assert cut(in_specs=P("x", "x")) == (
-        "in_specs of shard_map of f has PartitionSpec('x', 'x') for a, which names 'x' twice"
+        "in_specs of shard_map of f has P('x', 'x') for a, which names 'x' twice"
     )
     assert cut(in_specs=P("x", None, "y")) == (
-        "in_specs of shard_map of f has PartitionSpec('x', None, 'y') for a, which is f32[8, 8]; a "
+        "in_specs of shard_map of f has P('x', None, 'y') for a, which is f32[8, 8]; a "
         "spec has an entry for each dimension at most"
     )
     assert cut(in_specs=P("y"), axis_names={"x"}) == (
-        "in_specs of shard_map of f has PartitionSpec('y',) for a, and 'y' is not among the "
+        "in_specs of shard_map of f has P('y',) for a, and 'y' is not among the "
         "axis_names, which are 'x'; the compiler shards along it"
     )
     assert cut(axis_names={"z"}) == (
@@ -75,7 +75,7 @@ def test_mismatched_specs_are_errors(mesh: Mesh) -> None:
         "'x', 'y'"
     )
     assert cut(in_specs=P(P.UNCONSTRAINED)) == (
-        "in_specs of shard_map of f has PartitionSpec(UNCONSTRAINED,) for a; name axes or None "
+        "in_specs of shard_map of f has P(UNCONSTRAINED,) for a; name axes or None "
         "instead of UNCONSTRAINED"
     )
 
@@ -89,7 +89,8 @@ def test_constraints_inside_on_manual_axes_are_errors(mesh: Mesh) -> None:
 
     agree(jit(cut(P(None, "y"), {"x"}))(A), A * 2)
     assert error_line(ShardingError, lambda: cut(P("x"), {"x"})(A)) == (
-        "NamedSharding(mesh=Mesh('x': 4, 'y': 2), spec=PartitionSpec('x',)) is requested for a "
+        "NamedSharding(mesh=Mesh('x': 4, 'y': 2, axis_types=(Auto, Auto)), spec=P('x',), "
+        "memory_kind=device) is requested for a "
         "value that varies along 'x', which is a manual axis at this line; omit 'x' from the "
         "sharding"
     )
@@ -110,7 +111,7 @@ def test_varying_results_with_replicated_specs_are_errors(mesh: Mesh) -> None:
         return error_line(ShardingError, lambda: mapped(A))
 
     assert cut(f) == (
-        "out_specs of shard_map of f has PartitionSpec() for the result, which replicates it along "
+        "out_specs of shard_map of f has P() for the result, which replicates it along "
         "'x', but it may vary along 'x'; reduce it along 'x' (lax.psum, lax.pmean), name 'x' in "
         "the spec, or pass check_vma=False"
     )

@@ -103,8 +103,8 @@ def test_a_compiled_program_refuses_arguments_on_other_devices() -> None:
     compiled = sd.jit(lambda x: x * 2).lower(first).compile()
     np.testing.assert_array_equal(compiled(first), np.full(4, 2))
     np.testing.assert_array_equal(compiled(np.ones(4, np.float32)), np.full(4, 2))
-    spec = "NamedSharding(mesh=Mesh('a': 2), spec=PartitionSpec('a',))"
-    other = spec.replace("2)", "2, device_ids=[2, 3])")
+    spec = "NamedSharding(mesh=Mesh('a': 2, axis_types=(Auto,)), spec=P('a',), memory_kind=device)"
+    other = spec.replace("2, ", "2, device_ids=[2, 3], ")
     assert_raises_exactly(
         lambda: compiled(second),
         ArgumentError,

@@ -70,8 +70,10 @@ def test_the_order_of_devices_is_part_of_the_sharding_of_an_argument() -> None:
     reversed_mesh = Mesh(np.array(sd.devices()[3::-1]), ("a",))
     x = sd.device_put(np.arange(4), NamedSharding(reversed_mesh, P()))
     function = sd.jit(lambda x: x + 1, in_shardings=NamedSharding(MESH, P()))
-    given = "NamedSharding(mesh=Mesh('a': 4, device_ids=[3, 2, 1, 0]), spec=PartitionSpec())"
-    expected = "NamedSharding(mesh=Mesh('a': 4), spec=PartitionSpec())"
+    replicated = "spec=P(), memory_kind=device"
+    order = "device_ids=[3, 2, 1, 0]"
+    given = f"NamedSharding(mesh=Mesh('a': 4, {order}, axis_types=(Auto,)), {replicated})"
+    expected = f"NamedSharding(mesh=Mesh('a': 4, axis_types=(Auto,)), {replicated})"
     assert_raises_exactly(
         partial(function, x),
         ShardingError,

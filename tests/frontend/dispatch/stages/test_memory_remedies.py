@@ -162,7 +162,7 @@ def test_results_that_are_stated_to_be_sharded_like_an_argument_change_with_it(
     home = NamedSharding(MESH, P(None, "model"))
     function = shardir.jit(step, static_argnums=0, out_shardings=(home, home, None))
     simulation = function.lower(*SHARDED).simulate(machine, memory="1KiB")
-    spec = "PartitionSpec('data', 'model')"
+    spec = "P('data', 'model')"
     assert (f"w and result 0: {spec}", f"m and result 1: {spec}") in {
         remedy.changes for remedy in simulation.remedies
     }
@@ -186,7 +186,7 @@ def test_donation_completes_that_of_the_user(machine: str) -> None:
 def test_shardings_are_changed_if_all_arguments_are_donated(machine: str) -> None:
     function = shardir.jit(step, static_argnums=0, donate_argnums=(1, 2))
     simulation = function.lower(*SHARDED).simulate(machine, memory="1KiB")
-    w, m = ("w: PartitionSpec('data', 'model')", "m: PartitionSpec('data', 'model')")
+    w, m = ("w: P('data', 'model')", "m: P('data', 'model')")
     found = [each.changes for each in simulation.remedies]
     assert [each for each in found if {*each} <= {w, m}] == [(w, m), (w,), (m,)]
 
@@ -348,7 +348,7 @@ def test_a_result_that_is_stated_to_be_sharded_otherwise_does_not_change(machine
     rows, columns = (NamedSharding(MESH, spec) for spec in (P("data"), P(None, "model")))
     function = shardir.jit(step, static_argnums=0, out_shardings=(rows, columns, None))
     found = changes(function.lower(*SHARDED).simulate(machine, memory="1KiB"))
-    spec = "PartitionSpec('data', 'model')"
+    spec = "P('data', 'model')"
     assert (f"w: {spec}",) in found
     assert (f"m and result 1: {spec}",) in found
 
@@ -389,7 +389,7 @@ def test_a_combination_that_cannot_be_simulated_is_noted(
     monkeypatch.setattr(RemedySearch, "_evaluate", refuse_combinations)
     lowered = shardir.jit(step, static_argnums=0).lower(*SHARDED)
     simulation = lowered.simulate(machine, memory="1KiB")
-    spec = "w: PartitionSpec('data', 'model')"
+    spec = "w: P('data', 'model')"
     note = f"a change was not simulated (donate_argnums=(1, 2), {spec}): an example"
     assert note in simulation.notes
     found = changes(simulation)
