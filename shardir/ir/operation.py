@@ -194,6 +194,9 @@ class OpSpec:
     """Groups of operands in which the operation is jointly linear, or a rule that returns them,
     where its jvp does not imply them; see `shardir.op_rules.linearity`.
     """
+    divides: bool = False
+    """True for an operation that is linear in numbers and not in integers, whose quotients it
+    rounds."""
     selection: SelectionRule | None = None
     """The operands whose partial maxima or minima may be combined after the operation; `None`:
     none. See `shardir.op_rules.linearity`.

@@ -5,8 +5,9 @@ afterwards. Joint linearity (`a + b`, `select`, `concatenate`) applies to the pa
 several operands together; a product is linear in each factor while the other one is fixed.
 
 The tangent rules imply linearity: `jvp=linear_tangent` is jointly linear in all floating-point
-operands, `jvp=multilinear_tangent` in each of them. Other operations declare `linear`. Only
-floating-point and complex values count: integers wrap around and have no tangents.
+operands, `jvp=multilinear_tangent` in each of them. Other operations declare `linear`, as do those
+with operands that are positions. Integers wrap around, so that an operation on them has the same
+linearity unless it divides or converts to a wider dtype: the total may wrap before, or not.
 
 Maxima and minima can also be delayed after operations that only select elements. Other monotonic
 operations do not count: a device without elements holds an infinity, and adding to it or taking its
@@ -15,7 +16,7 @@ root can give NaN.
 
 from functools import lru_cache
 
-from shardir.ir.dtypes import INEXACT, REAL_OF, represents_float
+from shardir.ir.dtypes import DTYPE_INFO, INEXACT, INTEGERS, REAL_OF, represents_float
 from shardir.ir.module import Op
 from shardir.ir.operation import Attr, OpSpec, SelectionRule
 from shardir.ir.types import TensorType
@@ -40,15 +41,17 @@ def _groups(
     result: TensorType,
     attrs: tuple[tuple[str, Attr], ...],
 ) -> OperandGroups:
-    if result.dtype not in INEXACT:
+    summed = INEXACT if result.dtype in INEXACT else INTEGERS
+    if result.dtype not in summed or (summed is INTEGERS and spec.divides):
         return ()
-    moving = tuple(i for i, type in enumerate(operands) if type.dtype in INEXACT)
+    moving = tuple(i for i, type in enumerate(operands) if type.dtype in summed)
+    is_inexact = _is_widening if summed is INTEGERS else _is_narrowing
     if spec.linear is not None:
         declared = spec.linear
         if callable(declared):
             declared = declared(**spec.rule_arguments(dict(attrs)))
         return tuple(group for group in declared if all(i in moving for i in group))
-    if not moving or any(_is_narrowing(operands[i], result) for i in moving):
+    if not moving or any(is_inexact(operands[i], result) for i in moving):
         return ()
     if spec.jvp is linear_tangent:
         return (moving,)
@@ -100,6 +103,11 @@ def select_extremum(extremum: str, *, only_bool: bool = False) -> SelectionRule:
 def reduce_to_extremum(extremum: str) -> SelectionRule:
     """Return the rule of a reduction to the maximum or minimum (`extremum`)."""
     return lambda op, reduction: ((0,),) if reduction == extremum else ()
+
+
+def _is_widening(source: TensorType, result: TensorType) -> bool:
+    """Return whether the result has more bits than the operand, whose sum wraps around earlier."""
+    return DTYPE_INFO[source.dtype].bits < DTYPE_INFO[result.dtype].bits
 
 
 def _is_narrowing(source: TensorType, result: TensorType) -> bool:

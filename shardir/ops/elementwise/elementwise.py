@@ -92,6 +92,7 @@ def _define_elementwise(
     to: Callable[[TensorType], TensorType] = _same_type,
     jvp: TangentRule | None = None,
     linear: tuple[tuple[int, ...], ...] | None = None,
+    divides: bool = False,
     selection: SelectionRule | None = None,
     holomorphic: bool = True,
     arithmetic: Arithmetic | None = ORDINARY,
@@ -120,6 +121,7 @@ def _define_elementwise(
         vjp=vjp,
         jvp=jvp,
         linear=linear,
+        divides=divides,
         selection=selection,
         holomorphic=holomorphic,
         arithmetic=arithmetic,
@@ -302,7 +304,7 @@ sub = define_binary("sub", NUMERIC, np.subtract, lambda g, x, y, z: (g, -g), lin
 mul = define_binary(
     "mul", ARITHMETIC, np.multiply, lambda g, x, y, z: (g * y, g * x), linear=((0,), (1,))
 )
-div = define_binary("div", NUMERIC, numerics.divide, _div, linear=((0,),))
+div = define_binary("div", NUMERIC, numerics.divide, _div, linear=((0,),), divides=True)
 rem = define_binary(
     "rem", REAL, numerics.remainder, lambda g, x, y, z: (g, -(g * ((x - z) / y).round()))
 )

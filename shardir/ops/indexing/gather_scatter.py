@@ -136,6 +136,7 @@ gather = define_op(
     batch=gather_batch,
     vjp=gather_vjp,
     jvp=linear_tangent,
+    linear=((0,),),
     partition=Partitioning(partition_gather, gather_shardable, lambda **_: "add", masked=()),
     arithmetic=None,
 )

@@ -267,6 +267,7 @@ dynamic_slice = define_op(
     batch=dynamic_slice_batch,
     vjp=_dynamic_slice_vjp,
     jvp=linear_tangent,
+    linear=((0,),),
     arithmetic=None,
 )
 """The slice of `x` at the starts with the result's shape, clamped so that it is in bounds."""
@@ -322,6 +323,7 @@ dynamic_update_slice = define_op(
     batch=dynamic_update_slice_batch,
     vjp=_dynamic_update_slice_vjp,
     jvp=linear_tangent,
+    linear=((0, 1),),
     arithmetic=None,
 )
 """`x` with the slice at the starts replaced by the update; see `dynamic_slice`."""

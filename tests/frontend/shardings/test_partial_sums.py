@@ -154,6 +154,54 @@ def test_strict_mode_refuses_linear_operations_without_a_rule_in_jax(
     np.testing.assert_array_equal(np.asarray(reshard(made, P())), expected)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "int4"])
+def test_sums_of_integers_are_unreduced(dtype: str, executor: str) -> None:
+    numbers = (np.arange(32).reshape(8, 4) * 9 - 100).astype(getattr(ml_dtypes, dtype, dtype))
+    factor = reshard(numbers[0], P(reduced={"x"}))
+    total = numbers.sum(0, dtype=numbers.dtype)  # It wraps around.
+
+    def run(a: Any, factor: Any) -> list[Any]:
+        unreduced = lax.reduce_sum(a, (0,), out_sharding=P("y", unreduced={"x"}))
+        assert str(sd.typeof(unreduced)) == f"{dtype}[4@y]{{U:x}}"
+        made = [
+            unreduced + unreduced,
+            unreduced * reshard(factor, P("y", reduced={"x"})),
+            snp.where(True, unreduced, unreduced).reshape(2, 2),
+            snp.concatenate([unreduced[:2], unreduced]),
+            snp.broadcast_to(unreduced, (2, 4)),
+            lax.dynamic_update_slice(unreduced, unreduced, (snp.int32(0),)),
+            lax.reduce_sum(unreduced, (0,)),
+        ]
+        assert all(sd.typeof(each).sharding.spec.unreduced == {"x"} for each in made)
+        return [reshard(each, P()) for each in made]
+
+    made = sd.jit(run)(reshard(numbers, P("x", "y")), factor)
+    expected = [
+        total + total, total * numbers[0], total.reshape(2, 2),
+        np.concatenate([total[:2], total]), np.broadcast_to(total, (2, 4)), total,
+        total.sum(dtype=total.dtype),
+    ]  # fmt: skip
+    for one, other in zip(made, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), other)
+
+
+def test_only_conversions_to_fewer_bits_keep_sums_of_integers_unreduced(executor: str) -> None:
+    numbers = np.arange(32, dtype=np.int32).reshape(8, 4) * 1000
+    pending = reshard(numbers, P(unreduced={"x"}))
+    narrow = sd.jit(lambda a: a.astype("uint8"))(pending)
+    assert str(sd.typeof(narrow)) == "uint8[8,4]{U:x}"
+    np.testing.assert_array_equal(np.asarray(reshard(narrow, P())), numbers.astype(np.uint8))
+    for dtype in ("int32", "float32"):
+        with pytest.raises(ShardingTypeError) as caught:
+            sd.jit(lambda a, dtype=dtype: a.astype(dtype))(narrow)
+        assert str(caught.value).startswith(
+            "operand 0 of convert, uint8[8,4]{U:x}, holds partial sums over 'x', and convert is "
+            "not linear in its unreduced operands alone; reshard it first (sharding.reshard)"
+        )
+    with sd.config(explicit_sharding="lenient"):
+        np.testing.assert_array_equal(np.asarray(sd.jit(lambda a: a // 3)(pending)), numbers // 3)
+
+
 def test_a_factor_of_an_unreduced_value_is_reduced(executor: str) -> None:
     pending = reshard(ROWS, P(unreduced={"x"}))
     for factor in (2, np.float32(2), reshard(ROWS, P()), reshard(ROWS, P(reduced={"y"}))):
