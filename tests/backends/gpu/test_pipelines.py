@@ -19,10 +19,9 @@ from shardir.backends.gpu.vendored.pipeline_runtime import (
     Pass,
     Pipeline,
     Sent,
-    read_row,
-    read_rows,
     run_pipeline,
 )
+from shardir.backends.gpu.vendored.pipeline_schedule import read_row, read_rows
 from shardir.backends.gpu.vendored.threads import LocalComm, run_threads
 from shardir.backends.gpu.vendored.worker import RunOptions, Worker
 from tests.backends.gpu.program_execution import RUNTIME
