@@ -93,7 +93,7 @@ def _function(
 
     params = [
         f"{writer.define(param)}: {format_tensor(param.type)}"
-        f"{attributes(param.sharding, overwritten.get(number))}"
+        f"{attributes(param.sharding, overwritten.get(number), writer.debug.params.get(param, {}))}"
         for number, param in enumerate(function.body.params)
     ]
     returns = writer.block(function.body)

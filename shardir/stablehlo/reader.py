@@ -55,6 +55,7 @@ class ModuleReader(ModuleSymbols):
             if written.body and not (name in called and written.visibility == "private")
         ]
         functions = [self.read_function(written) for written in definitions]
+        self.device_counts.check(self.shardings.meshes.values())  # Shardings may add meshes.
         functions.sort(key=lambda function: function.name != "main")
         return Module(tuple(self.shardings.meshes.values()), tuple(functions))
 

@@ -190,6 +190,6 @@ def test_edges_need_one_mesh() -> None:
     with pytest.raises(ParseError) as caught:
         read_described(program(edges, mesh=other))
     assert str(caught.value).splitlines()[0] == (
-        "propagation edges name axes of a mesh, and the module has 2 meshes with axes; state one "
-        "of them by sdy.sharding"
+        "propagation edges and origins name axes of a mesh, and the module has 2 meshes with axes; "
+        "state one of them by sdy.sharding"
     )

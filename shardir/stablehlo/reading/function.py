@@ -29,6 +29,10 @@ from shardir.stablehlo.reading.opaque import emit_opaque
 from shardir.stablehlo.reading.opaque_rules import SHARDING_RULE_ATTRIBUTE, check_stated_rule
 from shardir.stablehlo.reading.propagation_edges import DebugReader
 
+GSPMD_SHARDING = "mhlo.sharding"
+_GSPMD_WITHOUT_AXES = ("", "{replicated}", "{maximal device=0}")
+"""Shardings of GSPMD that state no axes."""
+
 
 def remove_unused(body: Block, spare: set[Op], makers: Mapping[Value, Op]) -> Block:
     """Return the body without unused operations among `spare`."""
@@ -133,20 +137,36 @@ class FunctionReader(FunctionState):
             for result, type in zip(written.results, types, strict=True)
         )
         if self.debug is not None:
+            name = self.types.string(written.name)
+            for number, (param, value) in enumerate(zip(written.params, params, strict=True)):
+                self.debug.read_param(name, number, param, value.sharding)
             for number, result in enumerate(written.results):
-                self.debug.read_result(self.types.string(written.name), number, result,
-                                       shardings[number])  # fmt: skip
+                self.debug.read_result(name, number, result, shardings[number])
         body = Block(tuple(params), tuple(ops), tuple(returns))
         body = remove_unused(body, self.removable, self.makers)
         body = substitute(body, self.restated_params) if self.restated_params else body
         return Function(self.types.string(written.name), body, shardings)
 
     def sharding_of(self, param: records.ParamRecord, type: TensorType) -> Sharding | None:
-        entries = param.attrs.entries if param.attrs else ()
-        for entry in entries:
-            if entry.key == SHARDING and isinstance(entry.value, Token):
-                return self.shardings.sharding(entry.value, type)
-        return None
+        stated: Sharding | None = None
+        for entry in param.attrs.entries if param.attrs else ():
+            key = self.types.string(entry.key)
+            if key == SHARDING and isinstance(entry.value, Token):
+                stated = self.shardings.sharding(entry.value, type)
+            elif key == GSPMD_SHARDING:
+                self.check_gspmd_sharding(entry.value, entry.key)
+        return stated
+
+    def check_gspmd_sharding(self, value: object, at: Token) -> None:
+        """Raise `ParseError` for a sharding in the form of XLA's partitioner GSPMD."""
+        if isinstance(value, Token) and self.types.string(value) in _GSPMD_WITHOUT_AXES:
+            return
+        raise self.source.fail(
+            f"{GSPMD_SHARDING} is a sharding of GSPMD, and the reader reads those of Shardy "
+            f'({SHARDING}); lower the program with jax.config.update("jax_use_shardy_partitioner", '
+            "True), JAX's default",
+            at,
+        )
 
     def read_statements(self, block: records.BlockRecord) -> tuple[list[Op], list[Value]]:
         """Return the operations of a block and its returned values."""
@@ -208,6 +228,8 @@ class FunctionReader(FunctionState):
         rule = READERS.get(call.name) if callee is None else self._call_rule(callee)
         call.check_operands()
         check_stated_rule(call)
+        if GSPMD_SHARDING in call.attrs:
+            self.check_gspmd_sharding(call.attrs[GSPMD_SHARDING], call.at)
         operands = tuple(call.all_operands)
         try:
             if rule is None:

@@ -9,6 +9,7 @@ from lark import Token
 
 from shardir.ir.module import Loc
 from shardir.stablehlo.reading import records
+from shardir.stablehlo.reading.device_counts import DeviceCounts
 from shardir.stablehlo.reading.shardings import ShardingResolver
 from shardir.stablehlo.reading.syntax import MlirSource
 from shardir.stablehlo.reading.types import TypeParser
@@ -49,6 +50,7 @@ class ModuleSymbols:
         """True if an operation that would become several operations stays opaque."""
         self.types = TypeParser(source)
         self.shardings = ShardingResolver(self.types)
+        self.device_counts = DeviceCounts(self.types)
         self.functions: dict[str, records.FunctionRecord] = {}
         self.aliases: dict[str, str] = {}
         self.locations = Locations()
@@ -60,6 +62,8 @@ class ModuleSymbols:
             match statement:
                 case records.NestedModuleRecord():
                     self.declare(statement.statements)
+                    if statement.attrs is not None:
+                        self.device_counts.read(statement.attrs.entries)
                 case records.MeshRecord():
                     self.shardings.declare_mesh(statement)
                 case records.AliasRecord():
@@ -80,19 +84,21 @@ class ModuleSymbols:
     def declare_generic(self, op: records.OpRecord) -> None:
         """Declare a module, mesh or function in generic form."""
         name = op.name.strip('"')
-        entries = {
-            entry.key.strip('"'): entry.value
+        attributes = [
+            entry
             for part in op.parts
             for dict_ in (part.dict if isinstance(part, records.PropertiesRecord) else part,)
             if isinstance(dict_, records.DictRecord)
             for entry in dict_.entries
-        }
+        ]
+        entries = {entry.key.strip('"'): entry.value for entry in attributes}
         blocks = [
             b for part in op.parts if isinstance(part, records.RegionsRecord) for b in part.blocks
         ]
         symbol = entries.get("sym_name")
         if name == "builtin.module" and len(blocks) == 1:
             self.declare(blocks[0].statements)
+            self.device_counts.read(attributes)
         elif name == "sdy.mesh" and symbol is not None and isinstance(entries.get("mesh"), Token):
             self.shardings.declare_mesh(records.MeshRecord(symbol, entries["mesh"]))
         elif name == "func.func" and symbol is not None and len(blocks) == 1:

@@ -12,7 +12,7 @@ from lark import Token
 from shardir.ir.module import Value
 from shardir.ir.types import TensorType
 from shardir.op_rules.factors import FactorRule
-from shardir.stablehlo.debug_attributes import EDGE_ATTRIBUTES
+from shardir.stablehlo.debug_attributes import EDGE_ATTRIBUTES, ORIGIN_ATTRIBUTES
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import SHARDING, OperationReader
 from shardir.stablehlo.reading.opaque_rules import SHARDING_RULE_ATTRIBUTE, factor_rule_of
@@ -121,8 +121,8 @@ def _has_types_behind(dict_: records.DictRecord, call: OperationReader) -> bool:
 
 
 def _attribute_text(text: str, dict_: records.DictRecord, *, has_results: bool) -> str:
-    """Return the text of the attributes without the sharding of the results, and without the
-    propagation edges, which another propagation would make untrue.
+    """Return the text of the attributes without the sharding of the results, and without
+    propagation edges and origins, which another propagation would make untrue.
     """
     starts = [entry.key.start_pos or 0 for entry in dict_.entries]
     ends = [*starts[1:], dict_.close.start_pos or 0]
@@ -130,7 +130,7 @@ def _attribute_text(text: str, dict_: records.DictRecord, *, has_results: bool) 
         text[start:end].strip().rstrip(",").rstrip()
         for entry, start, end in zip(dict_.entries, starts, ends, strict=True)
         if not (has_results and entry.key.strip('"') == SHARDING)
-        and entry.key.strip('"') not in EDGE_ATTRIBUTES
+        and entry.key.strip('"') not in (*EDGE_ATTRIBUTES, *ORIGIN_ATTRIBUTES)
     )
     return ", ".join(parts)
 

@@ -1,8 +1,9 @@
-"""Reading of propagation edges, the record of propagation in the attributes of a text.
+"""Reading of the record of propagation in the attributes of a text: edges and sharding origins.
 
-`DebugReader` keeps the edges of the operations and results whose meaning does not change when they
-are read: an operation of the IR whose operands are those of the text in the same order, as far as
-edges refer to them. The edges of other operations describe no operation of the module.
+`DebugReader` keeps the origins of parameters and results, and those of operations that are read as
+one operation. It keeps the edges of the operations and results whose meaning does not change when
+they are read: an operation of the IR whose operands are those of the text in the same order, as far
+as edges refer to them. The edges of other operations describe no operation of the module.
 """
 
 from collections.abc import Sequence
@@ -13,25 +14,36 @@ from lark import Token
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Module, Op, Value
 from shardir.ir.sharding import Sharding
-from shardir.stablehlo.debug_attributes import EDGE_ATTRIBUTES, PROPAGATION_EDGES, DebugAttributes
+from shardir.stablehlo.debug_attributes import (
+    EDGE_ATTRIBUTES,
+    ORIGIN_ATTRIBUTES,
+    ORIGIN_NAME,
+    PROPAGATION_EDGES,
+    SHARDING_ORIGINS,
+    DebugAttributes,
+)
 from shardir.stablehlo.propagation_edges import AxisEdge, EdgeTensor, format_edges
 from shardir.stablehlo.reading import records
 from shardir.stablehlo.reading.call import OperationReader
+from shardir.stablehlo.reading.sharding_origins import format_origin_lists, format_origins
 from shardir.stablehlo.reading.shardings import ShardingResolver, angle_bracket_text
 
 _PREFIX = "#sdy.propagation_edges"
 _EDGE_OPERATIONS = ("sdy.data_flow_edge", "sdy.func_data_flow_edge")
 """Operations whose edges refer to the sources of a data flow edge, not to their operands."""
+_OPERATIONS_WITH_ONE_SHARDING = ("sdy.sharding_constraint", "sdy.reshard", *_EDGE_OPERATIONS)
+"""Operations whose origins are those of one sharding, not a list for their results."""
 
 
 @dataclass
 class DebugReader:
-    """The edges of a text: those of operations by the names of their function and of their first
-    result, and those of the results of functions."""
+    """The attributes of a text: those of operations by the names of their function and of their
+    first result, and those of the parameters and results of functions by their number."""
 
     shardings: ShardingResolver
     operations: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     results: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
+    params: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
 
     def attributes_of(self, module: Module) -> DebugAttributes:
         """Return the attributes of the operations and results of the module that was read."""
@@ -42,6 +54,9 @@ class DebugReader:
                     known = self.operations.get((function.name, op.results[0].name))
                     if known is not None:
                         debug.operations[op.results[0]] = known
+            for number, param in enumerate(function.body.params):
+                if (function.name, number) in self.params:
+                    debug.params[param] = self.params[function.name, number]
         return debug
 
     def read_operation(
@@ -52,7 +67,7 @@ class DebugReader:
         results: Sequence[Value],
         read: Sequence[Op],
     ) -> None:
-        """Keep the edges of an operation that became one of the operations `read`."""
+        """Keep the edges and origins of an operation that became one of the operations `read`."""
         kept: dict[str, str] = {}
         maker = next((op for op in read if results and op.results == tuple(results)), None)
         for key in EDGE_ATTRIBUTES:
@@ -65,19 +80,55 @@ class DebugReader:
             if maker is not None and _are_true_of(maker, operands, key, edges):
                 texts = [format_edges(each, mesh) for each in edges]
                 kept[key] = texts[0] if key == PROPAGATION_EDGES else f"[{', '.join(texts)}]"
+        for key in ORIGIN_ATTRIBUTES:
+            if key in call.attrs:
+                text = self._origins_of_operation(call, key)
+                if maker is not None and (maker.blocks or key in (SHARDING_ORIGINS, ORIGIN_NAME)):
+                    kept[key] = text
         if kept:
             self.operations[function, results[0].name] = kept
+
+    def _origins_of_operation(self, call: OperationReader, key: str) -> str:
+        value = call.attrs[key]
+        if key == ORIGIN_NAME:
+            if not isinstance(value, Token) or value.type != "STRING":
+                raise call.fail(f"{key} is a name in quotes")
+            return str(value)
+        mesh = self._mesh_of(call)
+        if call.name in _OPERATIONS_WITH_ONE_SHARDING:
+            return format_origins(value, call.types, mesh, call.at)
+        count = len(call.names) if key == SHARDING_ORIGINS else None
+        return format_origin_lists(value, call.types, mesh, call.at, count)
+
+    def read_param(
+        self, function: str, number: int, param: records.ParamRecord, sharding: Sharding | None
+    ) -> None:
+        """Keep the origins of a parameter of a function."""
+        if kept := self._attributes_of_value(param, sharding):
+            self.params[function, number] = kept
 
     def read_result(
         self, function: str, number: int, result: records.ParamRecord, sharding: Sharding | None
     ) -> None:
-        """Keep the edges of a result of a function."""
-        for entry in result.attrs.entries if result.attrs else ():
-            if str(entry.key).strip('"') == PROPAGATION_EDGES:
-                token = self._token(PROPAGATION_EDGES, entry.value, entry.key)
+        """Keep the edges and origins of a result of a function."""
+        if kept := self._attributes_of_value(result, sharding):
+            self.results[function, number] = kept
+
+    def _attributes_of_value(
+        self, written: records.ParamRecord, sharding: Sharding | None
+    ) -> dict[str, str]:
+        kept: dict[str, str] = {}
+        types = self.shardings.types
+        for entry in written.attrs.entries if written.attrs else ():
+            key = types.string(entry.key)
+            if key == PROPAGATION_EDGES:
+                token = self._token(key, entry.value, entry.key)
                 mesh = self._mesh(token, [sharding])
-                text = format_edges(self._edges(token, mesh), mesh)
-                self.results[function, number] = {PROPAGATION_EDGES: text}
+                kept[key] = format_edges(self._edges(token, mesh), mesh)
+            elif key == SHARDING_ORIGINS:
+                mesh = self._mesh(entry.key, [sharding])
+                kept[key] = format_origins(entry.value, types, mesh, entry.key)
+        return kept
 
     def _tokens(self, key: str, value: object, call: OperationReader) -> list[Token]:
         """Return the edges of an attribute: one, or those of an array."""
@@ -105,8 +156,8 @@ class DebugReader:
         meshes = [mesh for mesh in known.values() if mesh.axes]
         if len(meshes) != 1:
             raise self.shardings.source.fail(
-                f"propagation edges name axes of a mesh, and the module has {len(meshes)} meshes "
-                "with axes; state one of them by sdy.sharding",
+                "propagation edges and origins name axes of a mesh, and the module has "
+                f"{len(meshes)} meshes with axes; state one of them by sdy.sharding",
                 at,
             )
         return meshes[0]

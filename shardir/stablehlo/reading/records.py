@@ -144,6 +144,7 @@ class AliasRecord(NamedTuple):
 
 class NestedModuleRecord(NamedTuple):
     statements: Children
+    attrs: DictRecord | None
 
 
 class ModuleRecord(NamedTuple):

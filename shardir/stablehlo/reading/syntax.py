@@ -89,9 +89,10 @@ class _MlirTransformer:
 
     @staticmethod
     def nested_module(parts: Children) -> NestedModuleRecord:
-        return NestedModuleRecord(
-            [part for part in parts if isinstance(part, tuple) and type(part) is not DictRecord]
-        )
+        statements = [
+            part for part in parts if isinstance(part, tuple) and type(part) is not DictRecord
+        ]
+        return NestedModuleRecord(statements, _first_of_type(parts, DictRecord))
 
     @staticmethod
     def alias(parts: Children) -> AliasRecord:
