@@ -11,8 +11,13 @@ from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.source_locations import with_location
 from shardir.ir.mesh import Mesh as MeshAxes
 from shardir.ir.module import Module
+from shardir.passes.planning.problem import PlanningError
 from shardir.passes.planning.programs.assignment import DimAxes, find_problem
 from shardir.passes.simulation import MachineModel
+
+
+class StatedShardingError(ArgumentError, PlanningError):
+    """The sharding of an argument is one that a plan on this mesh cannot have."""
 
 
 def planned_mesh(module: Module, mesh: Mesh, word: str) -> MeshAxes:
@@ -70,11 +75,11 @@ def spec_of_axes(axes: DimAxes) -> PartitionSpec:
 def check_stated_axes(
     stated: Sequence[DimAxes | None], module: Module, mesh: MeshAxes, word: str, *, pads: bool
 ) -> None:
-    """Raise `ArgumentError` for axes of arguments that a plan cannot have; with `pads`, shards may
-    be uneven."""
+    """Raise `StatedShardingError` for axes of arguments that a plan cannot have; with `pads`,
+    shards may be uneven."""
     for axes_of_dims, param in zip(stated, module.main.body.params, strict=False):
         problem = axes_of_dims and find_problem(axes_of_dims, param.type.shape, mesh, pads=pads)
         if problem:
-            raise ArgumentError(
+            raise StatedShardingError(
                 with_location(f"the sharding of the argument %{param.name} of {word} {problem}")
             )

@@ -115,6 +115,16 @@ def test_meshes_without_a_plan_are_named(capsys: pytest.CaptureFixture[str]) -> 
     assert error.startswith("error: no mesh has a plan\ndata=6,model=1: no plan fits into 1.0 KiB")
 
 
+def test_a_mesh_that_does_not_divide_a_stated_sharding_is_skipped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("plan", "planned_program:step", "--devices", "3", "--specs", "columns") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("plan of @step for data=1, model=3")
+    reason = "the sharding of the argument %x of plan shards dimension 1, of size 64, into 3 parts"
+    assert out.count(f"\n\ndata=3,model=1: {reason}; ") == 1
+
+
 @pytest.mark.parametrize(
     ("form", "text"), [("jax", "in_specs = (P(None, 'data'), P())"), ("ir", "f32[64@-, 64@data]"),
                        ("sdy", "sdy.mesh @mesh")]
