@@ -85,6 +85,6 @@ def _command(program: str, module: bool) -> list[str]:
     found = shutil.which(program)
     if found is None:
         raise CommandError(
-            f"there is no command {program}; name a file that ends in .py, or a module with -m"
+            f"there is no command {program!r}; name a file that ends in .py, or a module with -m"
         )
     return [found]

@@ -142,7 +142,7 @@ def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
         (["-n", "2", "/no/a.py"], "cannot run '/no/a.py': there is no folder '/no'"),
         (
             ["-n", "2", "no-such-command"],
-            "there is no command no-such-command; name a file that ends in .py, or a module with "
+            "there is no command 'no-such-command'; name a file that ends in .py, or a module with "
             "-m",
         ),
         (
