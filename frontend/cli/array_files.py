@@ -9,7 +9,12 @@ from shardir.errors import count_noun, os_error_reason
 from shardir.frontend.cli.options import CommandError
 from shardir.interpret.random_arguments import parameter_types
 from shardir.ir.module import Module
+from shardir.ir.npy_types import has_npy_name, to_npy, untyped_bytes
 from shardir.ir.types import NumpyArray
+
+NPY_MAGIC = b"\x93NUMPY"
+ZIP_MAGIC = b"PK"
+"""The first bytes of a file of one array, and of a file of several (`.npz`)."""
 
 
 def load_arguments(
@@ -30,19 +35,34 @@ def load_arguments(
             array = np.load(path, allow_pickle=False)
         # NumPy evaluates the header of a file, which may raise any exception.
         except Exception as error:
-            reason = os_error_reason(error)
+            reason = _unpickled_reason(path) or os_error_reason(error)
             raise CommandError(f"cannot read %{name} from {str(path)!r}: {reason}") from None
         if not isinstance(array, np.ndarray):
             raise CommandError(
                 f"cannot read %{name} from {str(path)!r}: it holds several arrays; write one with "
                 "np.save"
             )
+        if not has_npy_name(type.numpy) and array.dtype == untyped_bytes(type.numpy):
+            array = array.view(type.numpy)
         if array.shape != type.shape or array.dtype != type.numpy:
             raise CommandError(
                 f"%{name} is {type}, but {str(path)!r} holds {array.dtype}{list(array.shape)}"
             )
         arrays.append(array)
     return arrays
+
+
+def _unpickled_reason(path: Path) -> str:
+    """Return why a file would have to be unpickled, as NumPy's error proposes, or `""`."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        start = file.read(len(NPY_MAGIC))
+        if start and not start.startswith((NPY_MAGIC, ZIP_MAGIC)):
+            return "it is not a .npy file; write one with np.save"
+        file.seek(0)
+        is_object_array = start == NPY_MAGIC and b"'descr': '|O'" in file.read(128)
+    return "it holds Python objects; write an array of numbers" if is_object_array else ""
 
 
 def make_folder(folder: Path) -> None:
@@ -56,6 +76,6 @@ def make_folder(folder: Path) -> None:
 def save_array(path: Path, array: npt.ArrayLike) -> None:
     """Write an array to a `.npy` file."""
     try:
-        np.save(path, array)
+        np.save(path, to_npy(np.asarray(array)))
     except OSError as error:
         raise CommandError(f"cannot write {str(path)!r}: {os_error_reason(error)}") from None

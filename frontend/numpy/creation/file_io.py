@@ -24,6 +24,7 @@ from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import NumpyArray
+from shardir.ir.npy_types import to_npy
 from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 
 _DTYPE_OF_BYTES = {np.dtype("V2"): NUMPY_DTYPES["bf16"]}
@@ -128,7 +129,7 @@ def save(file: str | PathLike[str] | IO[bytes], arr: ArrayLike, allow_pickle: bo
     `allow_pickle` has no effect, because arrays contain no objects.
     """
     _check_target("save", file)
-    np.save(file, np.asarray(arr))
+    np.save(file, to_npy(np.asarray(arr)))
 
 
 def savez(
@@ -143,15 +144,16 @@ def savez(
     Raise `ArgumentError` unless `file` is a path or an open file.
     """
     _check_target("savez", file)
-    named: dict[str, Any] = {name: np.asarray(x) for name, x in kwds.items()}
-    np.savez(file, *map(np.asarray, args), **named)
+    named: dict[str, Any] = {name: to_npy(np.asarray(x)) for name, x in kwds.items()}
+    np.savez(file, *(to_npy(np.asarray(x)) for x in args), **named)
 
 
 def load(file: str | PathLike[str] | IO[bytes], **options: PyTree) -> PyTree:
     """Return the array of a `.npy` file, or a dict of the arrays of a `.npz` file.
 
     Raise `MissingFileError` if the file does not exist, and `ArgumentError` if it is not such a
-    file.
+    file, or has elements of at most 8 bits that are not of one of NumPy's own types: the format
+    does not name their type.
     """
     try:
         found = np.load(file, **options)
@@ -160,9 +162,9 @@ def load(file: str | PathLike[str] | IO[bytes], **options: PyTree) -> PyTree:
     except (TypeError, ValueError, IsADirectoryError) as error:
         raise ArgumentError(with_location(f"load cannot read {file!r}: {error}")) from None
     if isinstance(found, np.ndarray):
-        return _restore_dtype(found)
+        return _restore_dtype(found, file)
     with found:
-        return {name: _restore_dtype(found[name]) for name in found}
+        return {name: _restore_dtype(found[name], file) for name in found}
 
 
 def _check_target(name: str, file: object) -> None:
@@ -172,5 +174,12 @@ def _check_target(name: str, file: object) -> None:
         )
 
 
-def _restore_dtype(x: NumpyArray) -> Tracer:
+def _restore_dtype(x: NumpyArray, file: object) -> Tracer:
+    if x.dtype == np.dtype("V1"):
+        raise ArgumentError(
+            with_location(
+                f"the elements in {file!r} have 8 bits and no type, as those of float8 and int4; "
+                "name it: shardir.numpy.asarray(numpy.load(file).view(dtype))"
+            )
+        )
     return asarray(x.view(_DTYPE_OF_BYTES.get(x.dtype, x.dtype)))

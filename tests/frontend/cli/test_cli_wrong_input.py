@@ -65,7 +65,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("run f.ir cut.npy", "cannot read %a from 'cut.npy': "),
         ("run f.ir folder", "cannot read %a from 'folder': Is a directory"),
         ("run f.ir none.npy", "cannot read %a from 'none.npy': No such file or directory"),
-        ("run f.ir pickled.npy", "cannot read %a from 'pickled.npy': "),
+        (
+            "run f.ir pickled.npy",
+            "cannot read %a from 'pickled.npy': it holds Python objects; write an array of numbers",
+        ),
+        (
+            "run f.ir f.ir",
+            "cannot read %a from 'f.ir': it is not a .npy file; write one with np.save",
+        ),
         (
             "run f.ir several.npz",
             "cannot read %a from 'several.npz': it holds several arrays; write one with np.save",

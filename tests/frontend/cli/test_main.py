@@ -184,6 +184,17 @@ result 0: f32[4@x, 2@-]
     np.testing.assert_array_equal(np.load("out/0.npy"), a @ b)
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f8e5m2", "i4", "c64"])
+def test_run_reads_the_results_that_it_saved(
+    dtype: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(file).write_text(f"func @f(%x: {dtype}[3]) -> ({dtype}[3]) {{\n  return %x\n}}\n", "utf-8")
+    assert run("run", file, "--save", "out") == 0
+    saved = capsys.readouterr().out
+    assert run("run", file, "out/0.npy") == 0
+    assert capsys.readouterr().out == saved
+
+
 def test_run_draws_arguments_from_a_seed(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     texts = []
     for seed in ("1", "1", "2"):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy import api as snp
 
 X = np.arange(6, dtype="f").reshape(2, 3)
@@ -32,6 +33,23 @@ def test_a_file_of_many_arrays() -> None:
         "arr_0": X.tolist(),
         "mask": (X > 2).tolist(),
     }
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn", "int4"])
+def test_elements_of_a_file_may_need_their_type(dtype: str, tmp_path: Path) -> None:
+    array, file = snp.asarray(X[0], dtype=dtype), tmp_path / "x.npy"
+    snp.save(file, array)
+    snp.savez(tmp_path / "x.npz", array, x=array)
+    for each in (file, tmp_path / "x.npz"):
+        with pytest.raises(ArgumentError) as caught:
+            snp.load(each)
+        assert str(caught.value).splitlines()[0] == (
+            f"the elements in {each!r} have 8 bits and no type, as those of float8 and int4; "
+            "name it: shardir.numpy.asarray(numpy.load(file).view(dtype))"
+        )
+    restored = snp.asarray(np.load(file).view(dtype))
+    assert restored.dtype == array.dtype
+    assert restored.tolist() == array.tolist()
 
 
 def test_buffers_and_text() -> None:
