@@ -6,8 +6,12 @@ The remainder x - k ln 2 is computed with ln 2 in two parts and fused products.
 from math import log2
 from typing import NamedTuple
 
+import numpy as np
+
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue
+from shardir.backends.cpu.kernels.math.lookup_tables import lookup
 from shardir.backends.cpu.kernels.math.vector_arithmetic import (
+    FRACTION_BITS,
     INFINITY,
     FunctionTable,
     absolute_value,
@@ -19,12 +23,14 @@ from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     fast_two_sum,
     float_of,
     fma,
+    has_scaling_registers,
     is_single,
     polynomial,
     power_of_two,
     round_product_to_integer,
     round_to_integer,
     scale_by_power_of_two,
+    scale_registers,
     select_rare,
     where,
 )
@@ -33,6 +39,8 @@ LN2_PARTS = {True: (0.693145751953125, 1.428606765330187e-06),
        False: (0.6931471805599453, 2.3190468138462996e-17)}  # fmt: skip
 """ln 2 in two parts; in f32 the first one is short, so that its products with k are exact."""
 LOG2_E = log2(2.718281828459045)
+EXP_TABLE_ENTRIES = 16
+"""Entries of the table of `_exp_by_table`, which a register of AVX-512 holds."""
 
 
 class Reduction(NamedTuple):
@@ -64,8 +72,34 @@ def exp(x: LLVMValue, grade: str, low: LLVMValue | None = None) -> LLVMValue:
     """Return e^(x + low)."""
     least, most = (-104.0, 89.0) if is_single(x) else (-746.0, 710.0)
     inside = clamp_above(clamp_below(x, least), most)
+    if is_single(x) and has_scaling_registers(x.function.machine):
+        return _exp_by_table(inside, low)
     r, k, number = reduce_by_ln2(inside, low)
     return scale_by_power_of_two(1.0 + exp_minus_one(r, grade), k, number)
+
+
+def _exp_by_table(x: LLVMValue, low: LLVMValue | None) -> LLVMValue:
+    """Return e^(x + low) as 2^k times a root of two times e^r, with |r| up to ln 2 / 32.
+
+    The short polynomial takes fewer fused products than the table, which is in registers, takes
+    other instructions. An entry is the sum of two f32 numbers, of which the second one corrects the
+    rounding of the first.
+    """
+    shift = 1.5 * 2.0 ** FRACTION_BITS["float"] / EXP_TABLE_ENTRIES
+    scaled = fma(x, LOG2_E, shift)
+    number = scaled - shift
+    high, rest = LN2_PARTS[True]
+    r = fma(number, -high, x)
+    if low is not None:
+        r = r + low
+    r = fma(number, -rest, r)
+    powers = [2.0 ** (j / EXP_TABLE_ENTRIES) for j in range(EXP_TABLE_ENTRIES)]
+    rounded = [float(np.float32(power)) for power in powers]
+    lost = [power - near for power, near in zip(powers, rounded, strict=True)]
+    root = lookup(bits_of(scaled), "shardir_exp_roots", rounded)
+    correction = lookup(bits_of(scaled), "shardir_exp_corrections", lost)
+    part = fma(r * r, polynomial(r, "exp_near", "f32"), r)
+    return scale_registers(root + fma(root, part, correction), number)
 
 
 def exp2(x: LLVMValue, grade: str, low: LLVMValue | None = None) -> LLVMValue:

@@ -16,7 +16,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count,
     vector_type,
 )
-from shardir.backends.cpu.codegen.target import architecture
+from shardir.backends.cpu.codegen.target import HostDescription, architecture
 from shardir.backends.cpu.kernels.math.coefficients import POLYNOMIALS
 
 FunctionBody = Callable[..., LLVMValue]
@@ -181,9 +181,9 @@ def scale_by_power_of_two(
     the exponent as a float, if it is known, which is the operand of the instruction.
     """
     f = x.function
+    if number is not None and has_scaling_registers(f.machine):
+        return scale_registers(x, number)
     if "+avx512f" in f.machine.features:
-        if number is not None and f.machine.vector_bytes == AVX512_BYTES:
-            return _scale_registers(x, number)
         type_name = {"float": "f32", "double": "f64"}[element_type(x.type)]
         name = f"llvm.ldexp.v{lane_count(x.type)}{type_name}.v{lane_count(x.type)}i{type_name[1:]}"
         f.module.declare(name, x.type, [x.type, exponent.type])
@@ -192,20 +192,25 @@ def scale_by_power_of_two(
     return x * power_of_two(half) * power_of_two(exponent - half)
 
 
-def _scale_registers(x: LLVMValue, number: LLVMValue) -> LLVMValue:
-    """Return x 2^number, by the instruction for each register; vectors of fewer lanes are
-    extended."""
+def has_scaling_registers(machine: HostDescription) -> bool:
+    """Return whether an instruction multiplies registers by powers of two (AVX-512)."""
+    return machine.has("avx512f") and machine.vector_bytes == AVX512_BYTES
+
+
+def scale_registers(x: LLVMValue, number: LLVMValue) -> LLVMValue:
+    """Return x 2^number, with the number rounded down, by the instruction for each register;
+    vectors of fewer lanes are extended."""
     f, count, kind = x.function, lane_count(x.type), element_type(x.type)
     lanes = AVX512_BYTES // (4 if kind == "float" else 8)
     if count > lanes:
         low, high = (
-            _scale_registers(*(f.shuffle(v, v, range(at, at + count // 2)) for v in (x, number)))
+            scale_registers(*(f.shuffle(v, v, range(at, at + count // 2)) for v in (x, number)))
             for at in (0, count // 2)
         )
         return f.shuffle(low, high, range(count))
     if count < lanes:
         first = [i % count for i in range(lanes)]
-        scaled = _scale_registers(*(f.shuffle(v, v, first) for v in (x, number)))
+        scaled = scale_registers(*(f.shuffle(v, v, first) for v in (x, number)))
         return f.shuffle(scaled, scaled, range(count))
     name = f"llvm.x86.avx512.mask.scalef.{'ps' if kind == 'float' else 'pd'}.512"
     mask = f"i{lanes}"

@@ -14,6 +14,7 @@ from shardir.backends.cpu.kernels.math.error_function import (
     ERFC_PIECE_SCALE,
     ERFC_UNDERFLOW_SINGLE,
 )
+from shardir.backends.cpu.kernels.math.exponential import EXP_TABLE_ENTRIES
 from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES, SATURATION_SINGLE
 
 mp.mp.dps = 50
@@ -137,6 +138,14 @@ def _targets() -> dict[str, Target]:
         f32=27, short=36, f64=57, from_f64=8)  # fmt: skip
     add("exp_right", _avoid_zero(lambda r: (mp.exp(r) - 1 - r) / r**2), (-0.0067, 0.6868),
         _avoid_zero(lambda r: r**2 / mp.expm1(r)), f64=57, from_f64=8)  # fmt: skip
+    add(
+        "exp_near",
+        _avoid_zero(lambda r: (mp.exp(r) - 1 - r) / r**2),
+        (-HALF_LN2 / EXP_TABLE_ENTRIES, HALF_LN2 / EXP_TABLE_ENTRIES),
+        lambda r: r**2,
+        f32=29,
+        from_f32=1,
+    )
     # exp2(r) = 1 + r P(r)
     add("exp2", _avoid_zero(lambda r: (mp.power(2, r) - 1) / r), (-0.5001, 0.5001), abs,
         f32=28, short=36, f64=57, from_f64=9)  # fmt: skip
