@@ -17,16 +17,12 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
-from shardir.frontend.shardings.common_mesh import express_spec
-from shardir.frontend.shardings.mesh import Mesh, current_mesh
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_out_sharding,
 )
 from shardir.frontend.shardings.sharding import (
     NamedSharding,
-    Sharding,
     complete_spec,
     open_auto_axes,
 )
@@ -144,10 +140,6 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
         )
     types = trace.program.sharding_types
     if types is not None:
-        requested = [
-            _on_mesh_of_types(to, types.mesh, np.ndim(x))
-            for x, to in zip(leaves, requested, strict=True)
-        ]
         for to in requested:
             types.check_mesh(to)
     held = [
@@ -155,20 +147,3 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
         for x, to in zip(leaves, requested, strict=True)
     ]
     return tree.unflatten(structure, held)
-
-
-def _on_mesh_of_types(sharding: Sharding | None, mesh: Mesh, rank: int) -> Sharding | None:
-    """Return a sharding on the mesh of `use_abstract_mesh` as one on `mesh`, with the same devices.
-
-    A sharding that needs parts of axes of `mesh`, or is on another mesh, is returned unchanged.
-    """
-    entered = current_mesh()
-    if not isinstance(sharding, NamedSharding) or entered is None or entered.shape == mesh.shape:
-        return sharding
-    if sharding.mesh.shape != entered.shape or sharding.has_partial_sums:
-        return sharding
-    dims = [axes for axes in sharding.sub_axes(rank) if axes is not UNCONSTRAINED]
-    if sharding.device_assignment != mesh.device_assignment or len(dims) != rank:
-        return sharding
-    spec = express_spec(dims, mesh)
-    return sharding if spec is None else complete_spec(NamedSharding(mesh, spec), rank)

@@ -125,6 +125,9 @@ class use_abstract_mesh:
 def _arrange_entered_devices(mesh: Mesh) -> Mesh:
     """Return the devices of the entered mesh along the axes of `mesh`; without any, `mesh`."""
     entered = current_mesh()
+    trace = current_trace()
+    if entered is None and trace is not None and trace.program.sharding_types is not None:
+        entered = trace.program.sharding_types.mesh
     if entered is None or mesh.empty or entered.empty:
         return mesh
     if mesh.size != entered.size:
@@ -142,7 +145,7 @@ def _use_axis_types(mesh: Mesh) -> AbstractContextManager[None]:
         return nullcontext()
     is_new = trace.program.sharding_types is None
     types = require_sharding_types(trace.program, NamedSharding(mesh, PartitionSpec()))
-    if types.mesh.shape != mesh.shape:
+    if types.mesh.size != mesh.size or mesh.empty:
         return nullcontext()
     if is_new:
         types.leave_explicit_mode()

@@ -138,10 +138,12 @@ def slice_abstract(x: Tracer) -> AbstractValue:
     type = x.value.type.with_shape(x.shape[1:])
     types = require_trace("a slice is described").program.sharding_types
     sharding = None if types is None else types.sharding_of(x.value)
-    if sharding is None:
+    if types is None or sharding is None:
         return AbstractValue(type, x.weak_type)
     spec = sharding.spec.with_entries(*sharding.spec[1:])
     is_replicated = not any(spec) and not spec.unreduced and not spec.reduced
+    # The mesh of a value is a part of its type where it is not that of the line.
+    is_replicated = is_replicated and sharding.mesh.shape_tuple == types.mesh.shape_tuple
     return AbstractValue(
         type, x.weak_type, None if is_replicated else NamedSharding(sharding.mesh, spec)
     )

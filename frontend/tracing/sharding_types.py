@@ -22,10 +22,10 @@ from shardir.frontend.config import config
 from shardir.frontend.errors import ShardingTypeError
 from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
-from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
-from shardir.frontend.shardings.sharding_tokens import rebuild_block, sharding_token
+from shardir.frontend.shardings.sharding_tokens import rebuild_block
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.mesh_scope import MeshScope
 from shardir.frontend.tracing.partial_sum_rules import (
     MOVES_OF_SUMS,
     check_unreduced,
@@ -40,6 +40,7 @@ from shardir.frontend.tracing.sharding_type import (
 )
 from shardir.frontend.tracing.sharding_type_choice import choose_results
 from shardir.frontend.tracing.sharding_type_rules import check_cases, infer_results, summed_axes
+from shardir.frontend.tracing.stated_types import on_outer_mesh, state_reasons, type_token
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.ir.module import Block, Op, Value
 from shardir.ir.sharding import Axis, Sharding
@@ -47,12 +48,18 @@ from shardir.passes.resharding.explanations import LENIENT_CHOICE
 
 
 class ShardingTypes:
-    """The sharding types of the values of one traced program, all on one mesh."""
+    """The sharding types of the values of one traced program.
+
+    They are on one mesh, except in blocks of `use_abstract_mesh` with other axes.
+    """
 
     def __init__(self, program: TracedProgram, mesh: Mesh) -> None:
-        self.program, self.mesh = program, mesh
-        self.sizes = mesh.shape
-        self.explicit_axes = frozenset(mesh.explicit_axes)
+        self.program = program
+        self._scope = MeshScope(mesh, frozenset(mesh.explicit_axes))
+        self._scopes = [self._scope]
+        """All scopes, that of the program first."""
+        self._scope_of: dict[Value, MeshScope] = {}
+        """The scopes of values that are not on the mesh of the program."""
         self._types: dict[Value, ShardingType] = {}
         self._free: set[Value] = set()
         self._unstated: set[Value] = set()
@@ -64,29 +71,48 @@ class ShardingTypes:
         """The axes along which a result may be unreduced, and whether it may be so along a part of
         them."""
         self._new_dims: dict[Value, frozenset[int]] = {}  # Those that a reduced axis may shard.
-        self._named_shardings: dict[tuple[ShardingType, frozenset[str]], NamedSharding] = {}
-        self._auto: frozenset[str] = frozenset()
         self._num_permissions = 0
         self.is_lenient = config.explicit_sharding == "lenient"
         self.is_stated = False
         """True if a sharding with Explicit axes occurs in the program."""
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of new values at this line."""
+        return self._scope.mesh
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each axis of `mesh`."""
+        return self._scope.mesh.shape
+
+    @property
+    def explicit_axes(self) -> frozenset[str]:
+        """The axes of `mesh` that types contain, except in blocks where they are Auto."""
+        return self._scope.explicit_axes
 
     # Types of values
 
     def find(self, value: Value) -> ShardingType | None:
         """Return the type of a value; `None` if it adopts the sharding of other values."""
         # A value may have two identities until its name is final.
-        type = self._types.get(self._identity(value))
-        if type is None or not self._auto:
+        own = self._identity(value)
+        type, scope = self._types.get(own), self._find_scope(own)
+        if type is None or not scope.auto:
             return type
-        if self.explicit_axes <= self._auto:
-            return None
-        dims = tuple(tuple(a for a in axes if a not in self._auto) for axes in type.dims)
-        return ShardingType(dims, type.unreduced - self._auto, type.reduced - self._auto)
+        return None if scope.is_auto else scope.without_auto_axes(type)
 
-    def set(self, value: Value, type: ShardingType) -> None:
-        """Set the type of a value."""
-        self._types[self._identity(value)] = type
+    def set(self, value: Value, type: ShardingType, scope: MeshScope | None = None) -> None:
+        """Set the type of a value, on the mesh of `scope`, by default that of this line."""
+        own, scope = self._identity(value), scope or self._scope
+        self._types[own] = type
+        if scope is self._scopes[0]:
+            self._scope_of.pop(own, None)
+        else:
+            self._scope_of[own] = scope
+
+    def _find_scope(self, own: Value) -> MeshScope:
+        return self._scope_of.get(own, self._scopes[0])
 
     def is_untyped(self, value: Value) -> bool:
         """Return whether a value adopts the sharding of other values."""
@@ -117,66 +143,48 @@ class ShardingTypes:
 
     def abstract(self, value: Value, weak: bool) -> AbstractValue:
         """Return the abstract value, with the sharding in its type if an axis shards it."""
-        type = self.find(value)
-        if type is None or type.is_replicated:
+        type, scope = self.find(value), self._find_scope(self._identity(value))
+        # The mesh of a value is a part of its type where it is not that of the line.
+        if type is None or (type.is_replicated and scope is self._scope):
             return AbstractValue(value.type, weak)
-        return AbstractValue(value.type, weak, self.named_sharding(type))
-
-    def named_sharding(self, type: ShardingType) -> NamedSharding:
-        """Return the public form of a type."""
-        now = self.explicit_axes - self._auto
-        known = self._named_shardings.get((type, now))
-        if known is None:
-            spec = PartitionSpec(*type.dims, unreduced=type.unreduced, reduced=type.reduced)
-            known = NamedSharding(self._mesh_with(now), spec)
-            self._named_shardings[type, now] = known
-        return known
-
-    def _mesh_with(self, now: frozenset[str]) -> Mesh:
-        """Return the mesh in which the axes `now` are Explicit and the others Auto."""
-        kinds = {
-            name: AxisType.Explicit if name in now else AxisType.Auto
-            for name in self.mesh.axis_names
-        }
-        return self.mesh.update_axis_types(kinds)
+        return AbstractValue(value.type, weak, scope.named_sharding(type))
 
     def from_sharding(self, sharding: object, rank: int) -> ShardingType:
         """Return the type that a public sharding states; raises `ShardingTypeError` for another
         mesh."""
-        self.check_mesh(sharding)
+        scope = self.check_mesh(sharding)
         if not isinstance(sharding, NamedSharding):
             return replicated_type(rank)
-        dims = []
-        for dim in range(rank):
-            axes = sharding.spec.axes(dim)
-            dims.append(
-                ()
-                if axes is UNCONSTRAINED
-                else tuple(axis for axis in axes if axis in self.explicit_axes)
-            )
-        spec, explicit = sharding.spec, self.explicit_axes
-        return ShardingType(tuple(dims), spec.unreduced & explicit, spec.reduced & explicit)
+        return scope.from_sharding(sharding, rank)
 
-    def check_mesh(self, sharding: object) -> None:
-        """Raise `ShardingTypeError` for a public sharding on another mesh."""
-        if isinstance(sharding, NamedSharding) and sharding.mesh.shape != self.sizes:
-            raise ShardingTypeError(
-                with_location(
-                    f"{sharding} is used in a program on {self.mesh!r}; all arrays on meshes with "
-                    "Explicit axes must use one mesh; move one with device_put before the call"
-                )
+    def check_mesh(self, sharding: object) -> MeshScope:
+        """Return the scope of the mesh of a public sharding; raises `ShardingTypeError` for another
+        mesh."""
+        if not isinstance(sharding, NamedSharding):
+            return self._scope
+        for scope in (self._scope, *self._scopes):
+            if scope.has_axes_of(sharding.mesh):
+                return scope
+        raise ShardingTypeError(
+            with_location(
+                f"{sharding} is used in a program on {self.mesh!r}; all arrays on meshes with "
+                "Explicit axes must use one mesh; move one with device_put before the call"
             )
+        )
 
     def declare(self, value: Value, sharding: object) -> None:
         """Set the type of a parameter or of a constrained value from a public sharding."""
         self.is_stated |= sharding is not None
-        self.set(value, self.from_sharding(sharding, value.type.rank))
+        scope = self.check_mesh(sharding)
+        self.set(value, self.from_sharding(sharding, value.type.rank), scope)
 
     def sharding_of(self, value: Value) -> NamedSharding | None:
         """Return the sharding in the type of a value; `None` where the compiler determines it."""
-        if self.explicit_axes <= self._auto:
+        own = self._identity(value)
+        scope = self._find_scope(own) if own in self._types else self._scope
+        if scope.is_auto:
             return None
-        return self.named_sharding(self.find(value) or replicated_type(value.type.rank))
+        return scope.named_sharding(self.find(value) or replicated_type(value.type.rank))
 
     # Conflicts
 
@@ -211,39 +219,49 @@ class ShardingTypes:
 
     def use_auto_axes(self, axes: Iterable[str] | None = None) -> AbstractContextManager[None]:
         """Let the compiler determine shardings along `axes`, by default all, inside the block."""
-        return self._use_auto(self._auto | self._chosen_axes(axes))
+        return self._use_auto(self._scope.auto | self._chosen_axes(axes))
 
     def leave_explicit_mode(self) -> None:
         """Let the compiler determine shardings everywhere, except inside of `explicit_axes`."""
-        self._auto = self.explicit_axes
+        self._scope.auto = self.explicit_axes
 
     @contextmanager
     def use_explicit_axes(self, axes: Iterable[str] | None = None) -> Iterator[None]:
         """Give values shardings along `axes`, by default all, in their types inside the block."""
-        chosen = frozenset(self.mesh.axis_names if axes is None else axes)
+        chosen, scope = frozenset(self.mesh.axis_names if axes is None else axes), self._scope
         # Outside of the block, axes that were Auto before remain so.
-        self._auto |= chosen - self.explicit_axes
-        self.explicit_axes |= chosen
-        with self._use_auto(self._auto - chosen):
+        scope.auto |= chosen - scope.explicit_axes
+        scope.explicit_axes |= chosen
+        with self._use_auto(scope.auto - chosen):
             yield
 
     @contextmanager
     def use_axis_types(self, mesh: Mesh) -> Iterator[None]:
         """Give values shardings along the Explicit axes of `mesh` in their types inside the
-        block; `mesh` has the axes of the program."""
-        with self.use_explicit_axes(mesh.explicit_axes), self.use_auto_axes(mesh.auto_axes):
-            yield
+        block; `mesh` has the devices of the program."""
+        before = self._scope
+        found = [scope for scope in self._scopes if scope.has_axes_of(mesh)]
+        if not found:
+            found = [MeshScope(mesh, frozenset(mesh.explicit_axes))]
+            self._scopes += found
+        self._scope = found[0]
+        try:
+            with self.use_explicit_axes(mesh.explicit_axes), self.use_auto_axes(mesh.auto_axes):
+                yield
+        finally:
+            self._scope = before
 
     def _chosen_axes(self, axes: Iterable[str] | None) -> frozenset[str]:
         return self.explicit_axes if axes is None else frozenset(axes)
 
     @contextmanager
     def _use_auto(self, axes: frozenset[str]) -> Iterator[None]:
-        before, self._auto = self._auto, axes
+        scope = self._scope
+        before, scope.auto = scope.auto, axes
         try:
             yield
         finally:
-            self._auto = before
+            scope.auto = before
 
     # Inference
 
@@ -252,7 +270,7 @@ class ShardingTypes:
 
         Raises `ShardingTypeError` for a conflict, unless it is permitted.
         """
-        if self.explicit_axes <= self._auto:
+        if self._scope.is_auto:
             return
         if op.blocks:
             self._set_results(op, self._results_of_blocks(op))
@@ -260,11 +278,12 @@ class ShardingTypes:
         if op.spec is ops.sharding_constraint:
             self._infer_constraint(op)
             return
-        operands = [self.find(value) for value in op.operands]
+        operands, reason = self._find_operands(op)
         if op.spec is ops.optimization_barrier:
             self._set_results(op, operands)
             return
         is_free = any(self._identity(value) in self._free for value in op.operands)
+        is_free = is_free or (bool(reason) and self._num_permissions > 0)
         try:
             results = infer_results(op, operands, self.sizes)
             if not self.resolves_conflicts:
@@ -282,9 +301,32 @@ class ShardingTypes:
         if any(type is not None and type.unreduced for type in results):
             self._unstated.update(op.results)
         self._set_results(op, results, is_free)
+        for value in op.results if reason else ():
+            self.explain(value, reason)
         self._record_sums(op, operands)
         if any(type is not None and type.reduced for type in operands):
             self._new_dims[self._identity(op.result)] = find_new_dims(op, operands)
+
+    def _find_operands(self, op: Op) -> tuple[list[ShardingType | None], str]:
+        """Return the types of the operands on the mesh of this line, and why one was converted.
+
+        Raises `ShardingTypeError` for one on another mesh, unless conflicts are resolved here.
+        """
+        types: list[ShardingType | None] = []
+        reason = ""
+        for i, value in enumerate(op.operands):
+            own = self._identity(value)
+            type, scope = self.find(value), self._find_scope(own)
+            if type is not None and scope is not self._scope:
+                reason = (
+                    f"operand {i} of {op.name}, {format_type(value.type, type)}, is on "
+                    f"{scope.mesh!r}, and this line is on {self.mesh!r} (use_abstract_mesh); "
+                    "reshard it to this mesh first (sharding.reshard)"
+                )
+                self.refuse(reason)
+                type = self._scope.convert(type, scope)
+            types.append(type)
+        return types, reason
 
     def _set_results(
         self, op: Op, types: Sequence[ShardingType | None], is_free: bool = False
@@ -294,7 +336,7 @@ class ShardingTypes:
                 self.set(value, type)
                 if is_free:
                     self._free.add(value)
-                if self._auto & self.explicit_axes:
+                if self._scope.auto & self.explicit_axes:
                     self._open.add(value)
 
     def _record_sums(self, op: Op, operands: Sequence[ShardingType | None]) -> None:
@@ -345,7 +387,7 @@ class ShardingTypes:
 
     def infer_block(self, block_ops: Sequence[Op]) -> None:
         """Set the types in a block that a transformation appends; conflicts leave values free."""
-        if self.explicit_axes <= self._auto:
+        if self._scope.is_auto:
             return
         with self.permit_conflicts():
             for op in block_ops:
@@ -366,7 +408,7 @@ class ShardingTypes:
                     continue
                 if op.spec is ops.scan and i >= op.attrs["carries"]:
                     type = replace(type, dims=type.dims[1:])
-                self.set(param, type)
+                self.set(param, type, self._find_scope(self._identity(value)))
             self.infer_block(block.ops)
 
     def _results_of_blocks(self, op: Op) -> list[ShardingType | None]:
@@ -414,14 +456,19 @@ class ShardingTypes:
             self.set(op.result, before)
             return
         sharding, rank = list(self.program.requested_shardings)[int(token.mesh[1:])]
-        if not isinstance(sharding, NamedSharding) or sharding.mesh.shape != self.sizes:
+        scope = self._scope
+        if isinstance(sharding, NamedSharding) and sharding.has_explicit_axes:
+            scope = self.check_mesh(sharding)
+        if not isinstance(sharding, NamedSharding) or not scope.has_axes_of(sharding.mesh):
             self._set_results(op, [before], True)
             return
-        stated = self.from_sharding(sharding, rank)
+        if scope is not self._find_scope(self._identity(op.operands[0])):
+            before = replicated_type(op.result.type.rank)
+        stated = scope.from_sharding(sharding, rank)
         if not token.unreduced:  # Cotangents are not partial sums.
             stated = replace(stated, unreduced=frozenset())
         if rank == op.result.type.rank:
-            self.set(op.result, stated)
+            self.set(op.result, stated, scope)
             return
         dims: list[tuple[str, ...]] = []
         for i, dim in enumerate(token.dims):
@@ -431,7 +478,7 @@ class ShardingTypes:
             else:
                 axes = tuple(a for part in dim.axes for a in stated.dims[int(part.name)])
                 dims.append(axes)
-        self.set(op.result, replace(stated, dims=tuple(dims)))
+        self.set(op.result, replace(stated, dims=tuple(dims)), scope)
 
     # Statement in the program
 
@@ -439,8 +486,10 @@ class ShardingTypes:
         """Return the block with the types as shardings of the results of operations."""
         results = {value for op in block.walk() for value in op.results}
         unnamed = self.program.unnamed_values
-        is_partly_auto = AxisType.Auto in self.mesh.axis_types
-        tokens: dict[tuple[ShardingType, bool, bool], Sharding] = {}
+        tokens: dict[tuple[ShardingType, Mesh, bool, bool], Sharding] = {}
+        reasons = {
+            named.name: self._reasons[own] for named, own in unnamed.items() if own in self._reasons
+        }
 
         def sharding_of(value: Value) -> Sharding | None:
             own = unnamed.get(value, value)
@@ -449,13 +498,14 @@ class ShardingTypes:
                 return value.sharding
             if own in self._free or own in self._unstated:
                 return value.sharding
-            key = type, is_partly_auto or own in self._open, own in self._open
+            mesh, is_open = self._find_scope(own).mesh, own in self._open
+            key = type, mesh, AxisType.Auto in mesh.axis_types or is_open, is_open
             token = tokens.get(key)
             if token is None:
-                token = tokens[key] = self._token(*key)
+                token = tokens[key] = type_token(self.program, *key)
             return token
 
-        return self._state_reasons(rebuild_block(block, sharding_of, lambda attr: attr))
+        return state_reasons(rebuild_block(block, sharding_of, lambda attr: attr), reasons)
 
     def requested_shardings(self) -> tuple[tuple[UserSharding, int], ...]:
         """Return the requested shardings of the program on the mesh outside of it.
@@ -465,42 +515,7 @@ class ShardingTypes:
         outer = current_mesh()
         if outer is None or outer.shape != self.sizes:
             outer = self.mesh
-        found: list[tuple[UserSharding, int]] = []
-        for sharding, rank in self.program.requested_shardings:
-            if isinstance(sharding, NamedSharding) and sharding.mesh.shape == outer.shape:
-                changed = sharding.mesh.update(axis_types=outer.axis_types)
-                spec = sharding.spec
-                while not outer.has_explicit_axes and spec and not spec[-1]:
-                    spec = spec.with_entries(*spec[:-1])
-                sharding = NamedSharding(changed, spec)
-            found.append((sharding, rank))
-        return tuple(found)
-
-    def _state_reasons(self, block: Block) -> Block:
-        """Return the block with the reasons of lenient choices in `why`."""
-        if not self._reasons:
-            return block
-        reasons = {
-            named.name: self._reasons[own]
-            for named, own in self.program.unnamed_values.items()
-            if own in self._reasons
-        }
-
-        def rewrite(block: Block) -> Block:
-            ops = tuple(
-                replace(
-                    op,
-                    blocks=tuple(map(rewrite, op.blocks)),
-                    why=reasons.get(op.results[0].name, op.why) if op.results else op.why,
-                )
-                for op in block.ops
-            )
-            return Block(block.params, ops, block.returns)
-
-        return rewrite(block)
-
-    def _token(self, type: ShardingType, has_auto_axes: bool, is_open: bool) -> Sharding:
-        # Reduced axes affect gradients only, which are traced already.
-        entries = [axes or (UNCONSTRAINED if has_auto_axes else None) for axes in type.dims]
-        sharding = NamedSharding(self.mesh, PartitionSpec(*entries, unreduced=type.unreduced))
-        return sharding_token(self.program, sharding, len(entries), is_open=is_open)
+        return tuple(
+            (on_outer_mesh(sharding, outer), rank)
+            for sharding, rank in self.program.requested_shardings
+        )

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 class ProgramTypes(Protocol):
     """The shardings in the types of the values of a program (`sharding_types.ShardingTypes`)."""
 
-    mesh: Mesh
     is_stated: bool
+
+    @property
+    def mesh(self) -> Mesh: ...
 
     @property
     def resolves_conflicts(self) -> bool: ...
@@ -43,7 +45,7 @@ class ProgramTypes(Protocol):
 
     def check_cases(self, operands: Sequence[Value]) -> None: ...
 
-    def check_mesh(self, sharding: object) -> None: ...
+    def check_mesh(self, sharding: object) -> object: ...
 
     def check_out_sharding(self, value: Value, requested: object) -> None: ...
 

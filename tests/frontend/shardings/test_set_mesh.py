@@ -110,26 +110,6 @@ def test_use_abstract_mesh_gives_types_in_a_program_on_auto_axes() -> None:
     assert found.sharding.spec == P(None, "y")
 
 
-def test_use_abstract_mesh_renames_the_axes_of_an_explicit_program() -> None:
-    mesh = explicit_mesh()
-    renamed = mesh.abstract_mesh.update((4, 1), ("a", "b"))
-
-    def f(x: Any) -> Any:
-        y = snp.sin(x)
-        with sd.sharding.use_abstract_mesh(renamed):
-            y = sd.reshard(y, P(("a", "b"), None)) * 2
-        return y
-
-    with sd.sharding.use_mesh(mesh):
-        x = sd.device_put(X, P("x", "y"))
-        found = sd.jit(f)(x)
-        assert found.sharding.spec == P(("x", "y"), None)
-        np.testing.assert_allclose(found, 2 * np.sin(X), rtol=1e-6)
-        slope = sd.jit(sd.grad(lambda x: f(x).sum()))(x)
-        np.testing.assert_allclose(slope, 2 * np.cos(X), rtol=1e-6)
-        assert slope.sharding.spec == P("x", "y")
-
-
 def test_set_mesh_applies_to_a_block_or_permanently() -> None:
     mesh, other = sd.make_mesh((4, 2), ("a", "b")), sd.make_mesh((8,), ("c",))
     with sd.set_mesh(mesh):
