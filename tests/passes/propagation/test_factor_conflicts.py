@@ -72,6 +72,7 @@ def test_basic_propagation_ends_at_the_first_axis_that_one_tensor_does_not_take(
     [
         (["f32[16@x?]", "f32[16, 16@y]"], "i, j", "f32[16@x?]"),
         (["f32[16@x?]", "f32[16, 16@x]"], "i, j", VECTOR),
+        (["f32[16@x?]", "f32[16, 16@x] replicated(z)"], "i, j", VECTOR),
         (["f32[16@(x, y)?]", "f32[16@x, 16@y]"], "i, j", "f32[16@x?]"),
         (["f32[16@z?]", "f32[16, 16@z:(2)2]"], "i, j", "f32[16@z:(1)2?]"),
         (["f32[16@x?]", "f32[16, 16@x, 16@y]"], "i, j, k", VECTOR),
