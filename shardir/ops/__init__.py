@@ -69,7 +69,6 @@ from shardir.ops.elementwise.elementwise import (
     atanh as atanh,
     cbrt as cbrt,
     ceil as ceil,
-    clamp as clamp,
     clz as clz,
     complex_ as complex_,
     conj as conj,
@@ -111,7 +110,6 @@ from shardir.ops.elementwise.elementwise import (
     rem as rem,
     round_ as round_,
     rsqrt as rsqrt,
-    select as select,
     shift_left as shift_left,
     shift_right_arithmetic as shift_right_arithmetic,
     shift_right_logical as shift_right_logical,
@@ -125,6 +123,7 @@ from shardir.ops.elementwise.elementwise import (
     tanh as tanh,
     xor as xor,
 )
+from shardir.ops.elementwise.select_and_clamp import clamp as clamp, select as select
 from shardir.ops.indexing.gather_scatter import gather as gather, scatter as scatter
 from shardir.ops.linalg.eigen import eig as eig, eigh as eigh, svd as svd
 from shardir.ops.linalg.factorizations import lu as lu, qr as qr

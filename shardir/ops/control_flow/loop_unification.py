@@ -18,7 +18,7 @@ from shardir.ops.communication.annotations import (
 from shardir.ops.control_flow.block_types import Types, check_types, only_block
 from shardir.ops.control_flow.pipelines import pipeline_stage
 from shardir.ops.elementwise.bitcast import bitcast
-from shardir.ops.elementwise.elementwise import clamp, select
+from shardir.ops.elementwise.select_and_clamp import clamp, select
 from shardir.ops.random.random_bits import random_fold_in, random_hash
 from shardir.ops.shape.create import constant, iota
 from shardir.ops.shape.rearrangements import broadcast, reshape

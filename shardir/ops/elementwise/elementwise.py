@@ -27,7 +27,7 @@ from shardir.ir.operation import (
 from shardir.ir.rule_checks import check_declaration
 from shardir.ir.types import COMPLEX, COMPLEX_OF, REAL_OF, NumpyArray, TensorType
 from shardir.op_rules.factors import FactorRule, pointwise_rule
-from shardir.op_rules.linearity import select_by_condition, select_extremum
+from shardir.op_rules.linearity import select_extremum
 from shardir.op_rules.tangents import linear_tangent
 from shardir.ops.elementwise import numerics, special
 from shardir.ops.elementwise.term import Term, vjp_from_formula
@@ -69,7 +69,8 @@ def _complex_type(x: TensorType) -> TensorType:
     return x.with_dtype(COMPLEX_OF[x.dtype])
 
 
-def _factors(*operands: TensorType, result: TensorType, **attrs: Attr) -> FactorRule:
+def elementwise_factors(*operands: TensorType, result: TensorType, **attrs: Attr) -> FactorRule:
+    """Return the factors of an elementwise operation: one for each dimension of its result."""
     return pointwise_rule([x.shape for x in operands], [result.shape])
 
 
@@ -116,7 +117,7 @@ def _define_elementwise(
     return define_op(
         name,
         type=type,
-        factors=_factors,
+        factors=elementwise_factors,
         reference=reference,
         vjp=vjp,
         jvp=jvp,
@@ -354,27 +355,13 @@ def _nextafter_type(x: TensorType, y: TensorType, *, result: TensorType | None) 
 nextafter = define_op(
     "nextafter",
     type=_nextafter_type,
-    factors=_factors,
+    factors=elementwise_factors,
     # NumPy before version 2.5 returns x for two zeros of f16; C and all other types return y.
     reference=lambda x, y, *, result: np.where(x == y, y, np.nextafter(x, y)),
     vjp=zero_vjp,
     elementwise=True,
 )
 """The adjacent floating-point number of `x` in the direction of `y`."""
-
-
-def _select_type(
-    pred: TensorType, x: TensorType, y: TensorType, *, result: TensorType | None
-) -> TensorType:
-    common_type(x, y)
-    if pred.dtype != "bool" or pred.shape not in ((), x.shape):
-        raise TypeError(f"its condition must be bool[] or {_bool_type(x)}, got {pred}")
-    return x
-
-
-def _select_vjp(b: Builder, g: Value, pred: Value, x: Value, y: Value, z: Value) -> Cotangents:
-    zero = b.full(0, g.type)
-    return None, b.select(pred, g, zero), b.select(pred, zero, g)
 
 
 def _erf_inv_type(x: TensorType, *, result: TensorType | None, as_xla: bool = False) -> TensorType:
@@ -397,7 +384,7 @@ def _erf_inv_vjp(b: Builder, g: Value, x: Value, y: Value, *, as_xla: bool = Fal
 erf_inv = define_op(
     "erf_inv",
     type=_erf_inv_type,
-    factors=_factors,
+    factors=elementwise_factors,
     reference=_erf_inv,
     vjp=_erf_inv_vjp,
     elementwise=True,
@@ -407,59 +394,6 @@ erf_inv = define_op(
 `as_xla` selects XLA's short polynomials for f32, whose error approaches 1e-5 near -1 and 1, so that
 normal random numbers equal JAX's bit for bit.
 """
-
-
-select = define_op(
-    "select",
-    type=_select_type,
-    factors=_factors,
-    reference=lambda pred, x, y, *, result: np.where(pred, x, y),
-    vjp=_select_vjp,
-    jvp=linear_tangent,
-    selection=select_by_condition,
-    elementwise=True,
-    arithmetic=None,
-)
-"""`x` where the condition is true, else `y`; the condition may be a scalar."""
-
-
-def _clamp_type(
-    low: TensorType, x: TensorType, high: TensorType, *, result: TensorType | None
-) -> TensorType:
-    ORDERED.check(x)
-    for name, bound in (("lower", low), ("upper", high)):
-        if bound.dtype != x.dtype or bound.shape not in ((), x.shape):
-            raise TypeError(f"its {name} bound must be {x.with_shape(())} or {x}, got {bound}")
-    return x
-
-
-def _clamp_vjp(b: Builder, g: Value, low: Value, x: Value, high: Value, z: Value) -> Cotangents:
-    """Return the cotangents: a bound that exceeds `x` gets it; for equal values no operand does."""
-
-    def whole(bound: Value) -> Value:
-        return bound if bound.type == x.type else b.broadcast(bound, dims=(), result=x.type)
-
-    def sum_to_bound(part: Value, bound: Value) -> Value:
-        if bound.type == x.type:
-            return part
-        return b.sum(part, dims=tuple(range(x.type.rank)))
-
-    zero = b.full(0, g.type)
-    low_bound, high_bound = whole(low), whole(high)
-    inside = b.and_(b.gt(x, low_bound), b.lt(x, high_bound))
-    below, above = b.select(b.gt(low_bound, x), g, zero), b.select(b.lt(high_bound, x), g, zero)
-    return sum_to_bound(below, low), b.select(inside, g, zero), sum_to_bound(above, high)
-
-
-clamp = define_op(
-    "clamp",
-    type=_clamp_type,
-    factors=_factors,
-    reference=lambda low, x, high, *, result: numerics.clamp(low, x, high),
-    vjp=_clamp_vjp,
-    elementwise=True,
-)
-"""minimum(maximum(x, low), high); each bound may be a scalar."""
 
 
 def _convert_type(x: TensorType, *, result: TensorType | None) -> TensorType:
@@ -482,7 +416,7 @@ def _convert_vjp(b: Builder, g: Value, x: Value, y: Value) -> Cotangents:
 convert = define_op(
     "convert",
     type=_convert_type,
-    factors=_factors,
+    factors=elementwise_factors,
     reference=lambda x, *, result: numerics.convert(x, result),
     vjp=_convert_vjp,
     jvp=linear_tangent,
@@ -494,7 +428,7 @@ convert = define_op(
 stop_gradient = define_op(
     "stop_gradient",
     type=lambda x, *, result: x,
-    factors=_factors,
+    factors=elementwise_factors,
     reference=lambda x, *, result: x,
     vjp=zero_vjp,
     linear=((0,),),
