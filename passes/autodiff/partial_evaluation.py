@@ -137,6 +137,25 @@ def _recomputed_indices(op: Op, is_active: Sequence[bool], save: Sequence[str]) 
     return [i for i in range(len(op.results)) if is_active[i] or not saves_everything(save)]
 
 
+def _divide_iteration(
+    op: Op, active: set[Value], save: Sequence[str], names: UniqueNames
+) -> tuple[Division, list[bool]]:
+    """Return the division of the body of a loop, and which operands are active in some
+    iteration."""
+    (body,) = op.blocks
+    count = op.attrs["carries"]
+    is_active = [value in active for value in op.operands]
+    while True:
+        pairs = list(zip(body.params, is_active, strict=True))
+        starts = [param for param, flag in pairs if flag]
+        carried = [param for param, flag in pairs[:count] if saves_everything(save) and not flag]
+        inner = divide(body.ops, {*active, *starts}, save, names, carried)
+        grown = [value in inner.active for value in body.returns[:count]]
+        if not any(new and not old for new, old in zip(grown, is_active, strict=False)):
+            return inner, is_active
+        is_active[:count] = [a or b for a, b in zip(grown, is_active, strict=False)]
+
+
 def _divide_scan(
     op: Op, active: set[Value], save: Sequence[str], names: UniqueNames
 ) -> _DividedOp | None:
@@ -144,17 +163,7 @@ def _divide_scan(
     them."""
     (body,) = op.blocks
     count, length = op.attrs["carries"], op.attrs["length"]
-    active_operands = [value in active for value in op.operands]
-    everything = saves_everything(save)
-    while True:
-        pairs = list(zip(body.params, active_operands, strict=True))
-        starts = [param for param, flag in pairs if flag]
-        carried = [param for param, flag in pairs[:count] if everything and not flag]
-        inner = divide(body.ops, {*active, *starts}, save, names, carried)
-        grown = [value in inner.active for value in body.returns[:count]]
-        if not any(new and not old for new, old in zip(grown, active_operands, strict=False)):
-            break
-        active_operands[:count] = [a or b for a, b in zip(grown, active_operands, strict=False)]
+    inner, active_operands = _divide_iteration(op, active, save, names)
     is_active = [
         active_operands[i] if i < count else value in inner.active
         for i, value in enumerate(body.returns)
