@@ -360,7 +360,15 @@ class Array(ArrayFields, Convertible):
     def __format__(self, spec: str) -> str:
         """Format an array of rank 0 as NumPy formats its scalar, all others as their text."""
         if self.shape or self.type.dtype in KEYS or not is_readable(self.sharding, self.type):
-            return format(str(self), spec)
+            try:
+                return format(str(self), spec)
+            except ValueError:
+                raise ArgumentError(
+                    with_location(
+                        f"an array of type {self.type} has no format {spec!r}, which is one of "
+                        "numbers; format its elements, or print it under numpy.printoptions"
+                    )
+                ) from None
         return format(np.asarray(self)[()], spec)
 
     def _repr_html_(self) -> str | None:

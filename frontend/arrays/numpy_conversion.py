@@ -52,6 +52,10 @@ def to_numpy(x: object, name: str = "") -> NumpyArray:
     """
     if (keys := jax_key_storage(x)) is not None:
         return keys
+    if type(x) is int:
+        dtype = NUMPY_DTYPES[canonical_dtype("i64")]
+        _check_range(x, x, dtype, name)  # NumPy has other types for larger numbers.
+        return np.asarray(x, dtype)
     array = _as_array(x, name)
     return narrow_array(array, NUMPY_DTYPES[_dtype_of(array, x, name)], name)
 
@@ -68,16 +72,26 @@ def _as_array(x: object, name: str) -> NumpyArray:
         )
     if hasattr(x, "__jax_array__"):
         return np.asarray(x.__jax_array__())
-    if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) and not hasattr(
-        x, "__array__"
-    ):
+    if isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)):
+        return np.asarray(x)
+    if isinstance(x, type) or not hasattr(x, "__array__"):
         way_out = "; make it one with snp.array" if isinstance(x, (list, tuple)) else ""
         raise not_an_array_error(
             x,
             name,
             lambda given: f"is {brief_with_type(given)}, which is not an array{way_out}",
         )
-    return np.asarray(x)
+    if not isinstance(array := x.__array__(), np.ndarray):
+        returned = type(array).__name__
+        raise not_an_array_error(
+            x,
+            name,
+            lambda given: (
+                f"is {brief_with_type(given)}, whose __array__ returns a {returned} instead of a "
+                "NumPy array"
+            ),
+        )
+    return array
 
 
 def not_an_array_error(x: object, name: str, describe: Callable[[PyTree], str]) -> NotAnArrayError:
@@ -109,22 +123,23 @@ def narrow_array(array: NumpyArray, dtype: NumpyDType, name: str = "") -> NumpyA
     if array.dtype == dtype:
         return normalize_bools(array)
     if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size:
-        bounds = np.iinfo(dtype)
-        lowest, highest = int(array.min()), int(array.max())
-        if lowest < bounds.min or highest > bounds.max:
-            odd = lowest if lowest < bounds.min else highest
-            raise NumberRangeError(
-                with_location(
-                    f"{name or 'an operand'} has the number {odd}, which does not fit into {dtype}"
-                    + (
-                        "; shardir.enable_x64() allows 64-bit integers"
-                        if dtype.itemsize == 4
-                        else ""
-                    )
-                )
-            )
+        _check_range(int(array.min()), int(array.max()), dtype, name)
     with np.errstate(all="ignore"):
         return array.astype(dtype)
+
+
+def _check_range(lowest: int, highest: int, dtype: NumpyDType, name: str) -> None:
+    """Raise `NumberRangeError` unless both numbers fit into an integer type."""
+    bounds = np.iinfo(dtype)
+    if lowest < bounds.min or highest > bounds.max:
+        number = lowest if lowest < bounds.min else highest
+        hint = "; shardir.enable_x64() allows 64-bit integers" if dtype.itemsize == 4 else ""
+        raise NumberRangeError(
+            with_location(
+                f"{name or 'an operand'} has the number {number}, which does not fit into "
+                f"{dtype}{hint}"
+            )
+        )
 
 
 def normalize_bools(array: NumpyArray) -> NumpyArray:

@@ -139,7 +139,7 @@ class Parameters:
         try:
             hash(value)  # A list may change later and must not be part of a cache key.
             return static_key(value)
-        except TypeError:
+        except Exception as error:  # A `__hash__` may raise any exception.
             label = self.label(which) if isinstance(which, int) else which
             raise ArgumentError(
                 with_location(
@@ -147,7 +147,7 @@ class Parameters:
                     f"{brief_with_type(value)}, which cannot be hashed; pass a tuple or another "
                     "hashable value, or do not make it static"
                 )
-            ) from None
+            ) from (None if isinstance(error, TypeError) else error)
 
     def merge_arguments(
         self, dynamic: Dynamic, args: tuple[PyTree, ...], options: dict[str, PyTree]
@@ -306,7 +306,7 @@ def static_key(value: PyTree) -> Hashable:
         return kind, value.shape, value.dtype, value.tobytes()
     try:
         hash(value)
-    except TypeError as error:
+    except Exception as error:  # That of a writable memoryview is a ValueError.
         raise UnhashableError(f"{value!r} cannot be hashed") from error
     return kind, value
 

@@ -17,6 +17,7 @@ from shardir.frontend.errors import (
     IndexingError,
     LeakedTracerError,
     NotAnArrayError,
+    NumberRangeError,
     ShapeError,
     StructureError,
 )
@@ -25,6 +26,7 @@ from shardir.passes import Pipeline
 from tests.error_assertions import assert_raises_exactly, error_line, raw
 
 A = snp.ones((8, 4))
+MEMORY = memoryview(bytearray(2))
 
 
 def same(x: Any, *_: Any) -> Any:
@@ -62,6 +64,28 @@ NO_TYPE = (
     "float8_e4m3fn, float8_e4m3b11fnuz, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, "
     "float8_e8m0fnu, float16, bfloat16, float32, float64, complex64, complex128"
 )
+
+
+class BadHash:
+    """An object whose hash raises another error than `TypeError`."""
+
+    def __repr__(self) -> str:
+        return "bad"
+
+    def __hash__(self) -> int:
+        raise ValueError("no hash")
+
+
+class BadArray:
+    """An object that converts itself to a list instead of an array."""
+
+    def __repr__(self) -> str:
+        return "bad"
+
+    def __array__(self) -> Any:
+        return [1]
+
+
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (delete_element, ImmutableError,
      "elements of an array are never deleted in place; make a new one with snp.delete"),
@@ -71,6 +95,21 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: sd.jit(same, static_argnums=0)(A), ArgumentError, "static argument x of same is "
      "f32[8, 4] of type Array, which cannot be hashed; pass a tuple or another hashable value, or "
      "do not make it static"),
+    (lambda: sd.jit(same, static_argnums=0)(BadHash()), ArgumentError, "static argument x of same "
+     "is bad of type BadHash, which cannot be hashed; pass a tuple or another hashable value, or "
+     "do not make it static"),
+    (lambda: snp.add(raw(MEMORY), 1), NotAnArrayError,
+     f"argument x of add is {MEMORY!r} of type memoryview, which is not an array"),
+    (lambda: sd.device_put(2**70), NumberRangeError, "an operand has the number "
+     "1180591620717411303424, which does not fit into int32; shardir.enable_x64() allows 64-bit "
+     "integers"),
+    (lambda: sd.device_put(-2**70), NumberRangeError, "an operand has the number "
+     "-1180591620717411303424, which does not fit into int32; shardir.enable_x64() allows 64-bit "
+     "integers"),
+    (lambda: sd.jit(same)(BadArray()), NotAnArrayError, "argument x of same is bad of type "
+     "BadArray, whose __array__ returns a list instead of a NumPy array"),
+    (lambda: snp.add(raw(np.ndarray), 1), NotAnArrayError,
+     "argument x of add is <class 'numpy.ndarray'> of type type, which is not an array"),
     (lambda: lax.cond(True, raw(A), raw(A)), ArgumentError,
      "argument true_fun of cond is f32[8, 4]; it must be known and hashable, because it "
      "determines the program"),

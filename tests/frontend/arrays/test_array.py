@@ -74,6 +74,16 @@ def test_a_shard_that_the_process_does_not_have_is_an_error(index: Any) -> None:
     )
 
 
+def test_a_format_of_numbers_is_an_error_for_an_array() -> None:
+    assert f"{make_sharded()[0, 0]:.1f} {make_sharded()[0]!s:>14}" == "0.0  [0. 1. 2. 3.]"
+    with pytest.raises(ArgumentError) as caught:
+        format(make_sharded(), ".1f")
+    assert str(caught.value).splitlines()[0] == (
+        "an array of type f32[8, 4] has no format '.1f', which is one of numbers; format its "
+        "elements, or print it under numpy.printoptions"
+    )
+
+
 def test_devices_with_equal_shards_share_a_buffer() -> None:
     x = make_sharded(None, "b")
     assert [s.replica_id for s in x.global_shards] == [0, 0, 1, 1, 2, 2, 3, 3]
