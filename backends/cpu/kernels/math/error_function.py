@@ -12,7 +12,11 @@ from shardir.backends.cpu.kernels.math.exponential import (
     reduce_by_ln2,
 )
 from shardir.backends.cpu.kernels.math.logarithm import log1p
-from shardir.backends.cpu.kernels.math.lookup_tables import lookup, piecewise_polynomial
+from shardir.backends.cpu.kernels.math.lookup_tables import (
+    has_permutations,
+    lookup,
+    piecewise_polynomial,
+)
 from shardir.backends.cpu.kernels.math.vector_arithmetic import (
     INFINITY,
     NAN,
@@ -51,20 +55,45 @@ The index consists of the two lowest bits of the exponent of 1 + |x| / `ERFC_PIE
 first two of the fraction: the pieces below `ERFC_PIECE_SCALE` are the last ones.
 """
 
+ERF_SATURATION_SINGLE = 3.95
+"""From here on erf is 1 in f32."""
+ERF_PIECE_SCALE = 0.264
+ERF_PIECE_BASES = (
+    0.3300009071826935, 0.46199968457221985, 0.5940040946006775, 0.7260047197341919,
+    0.9240015745162964, 1.1880067586898804, 1.4520072937011719, 1.7159981727600098,
+    2.111988067626953, 2.6399924755096436, 3.1681113243103027, 3.6910030841827393,
+    0.0, 0.09900060296058655, 0.16500224173069, 0.23099970817565918,
+)  # fmt: skip
+"""A number of each piece whose erf is within a hundredth of an ulp of an f32 number; the pieces are
+those of erfc with `ERF_PIECE_SCALE`."""
+
 
 def erf(x: LLVMValue, grade: str) -> LLVMValue:
     """Return erf: an odd polynomial near 0; beyond, 1 - erfc, for f32 as the exponential of a
-    polynomial."""
+    polynomial. If tables are in registers, f32 takes one of several polynomials."""
+    if grade == "f32" and has_permutations(x.function.machine):
+        return _erf_by_pieces(x)
     a = absolute_value(x)
     z = a * a
     bound = 0.92 if grade == "f32" else 1.0
     near = fma(a, polynomial(clamp_above(z, bound * bound), "erf", grade), a)
     if grade == "f32":
-        inside = clamp_above(a, 3.95)
+        inside = clamp_above(a, ERF_SATURATION_SINGLE)
         outer_value = 1.0 - exp(inside * polynomial(inside, "erf_tail", grade), grade)
     else:
         outer_value = 1.0 - erfc_positive(clamp_above(a, 6.0), grade)
     return copy_sign(where(a.is_("olt", bound), near, outer_value), x)
+
+
+def _erf_by_pieces(x: LLVMValue) -> LLVMValue:
+    """Return erf(base) + d P(d) with d = |x| - base; next to 0 it is |x| + |x| P(|x|)."""
+    a = clamp_above(absolute_value(x), ERF_SATURATION_SINGLE)
+    place = fma(a, 1 / ERF_PIECE_SCALE, 1.0)
+    index = bits_of(place) >> ERFC_PIECE_INDEX_SHIFT
+    d = a - lookup(index, "shardir_erf_bases", ERF_PIECE_BASES)
+    value = lookup(index, "shardir_erf_values", [math.erf(base) for base in ERF_PIECE_BASES])
+    value = where(place.is_("olt", 1.25), a, value)
+    return copy_sign(fma(d, piecewise_polynomial(d, index, "erf"), value), x)
 
 
 def erfc_positive(x: LLVMValue, grade: str) -> LLVMValue:

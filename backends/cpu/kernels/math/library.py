@@ -58,7 +58,7 @@ NOT_INLINED_IN_DOUBLE = ("sin", "cos", "tan")
 """Functions that are not inlined in f64: their reduction of large arguments is long."""
 
 FUNCTIONS_WITH_TABLES = frozenset(
-    {*hyperbolic_tangent.FUNCTIONS, *logarithm.FUNCTIONS, "erfc", "pow"}
+    {*hyperbolic_tangent.FUNCTIONS, *logarithm.FUNCTIONS, "erf", "erfc", "pow"}
 )
 """Functions that look up f32 numbers in tables, with AVX-512."""
 

@@ -10,6 +10,9 @@ from typing import Any
 import mpmath as mp
 
 from shardir.backends.cpu.kernels.math.error_function import (
+    ERF_PIECE_BASES,
+    ERF_PIECE_SCALE,
+    ERF_SATURATION_SINGLE,
     ERFC_PIECE_BASES,
     ERFC_PIECE_SCALE,
     ERFC_UNDERFLOW_SINGLE,
@@ -236,6 +239,17 @@ def _targets() -> dict[str, Target]:
     add("erf_tail", lambda x: mp.log(mp.erfc(x)) / x, (mp.mpf("0.92"), mp.mpf("3.95")),
         lambda x: x * mp.erfc(x) / mp.erf(x), f32=27, from_f32=5)  # fmt: skip
     add("erfc", _erfc_scaled, (mp.mpf(-5) / 7, 1), _constant_one, short=34, f64=56, from_f64=20)
+    # erf(x) = W + d P(d) with d = x - base, and x + x P(x) for the piece next to 0, for x with the
+    # same leading bits of 1 + x / ERF_PIECE_SCALE.
+    for place, base in enumerate(map(mp.mpf, ERF_PIECE_BASES)):
+        exponent, fraction = (place // 4 + 1) % 4, place % 4
+        borders = (2**exponent * (1 + mp.mpf(fraction + i) / 4) - 1 for i in (0, 1))
+        first, end = (border * ERF_PIECE_SCALE for border in borders)
+        lie = (first - base, min(end, ERF_SATURATION_SINGLE) - base)
+        function = mp.erf if base else lambda x: mp.erf(x) - x
+        apart, _ = _difference_quotient(function, base)
+        weight = _avoid_zero(lambda d, base=base: d / mp.erf(base + d))
+        add(f"erf_{place}", apart, lie, weight, f32=28, from_f32=5)
     # exp(x^2) erfc(x) = W + d P(d) with d = x - base, for x with the same leading bits of
     # 1 + x / ERFC_PIECE_SCALE.
     for place, base in enumerate(map(mp.mpf, ERFC_PIECE_BASES)):

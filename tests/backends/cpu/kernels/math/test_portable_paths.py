@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from shardir.backends.cpu.codegen.target import HostDescription, host_machine
-from shardir.backends.cpu.kernels.math.error_function import ERFC_PIECE_BASES, scaled_erfc
+from shardir.backends.cpu.kernels.math.error_function import (
+    ERF_PIECE_BASES,
+    ERFC_PIECE_BASES,
+    scaled_erfc,
+)
 from shardir.backends.cpu.kernels.math.hyperbolic_tangent import PIECE_BASES
 from shardir.backends.cpu.kernels.math.inverse_trigonometric import PIECE_BASES as ARC_BASES
 from tests.backends.cpu.kernels.math.accuracy import (
@@ -91,19 +95,41 @@ def test_single_polynomials_are_within_the_bound(op: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "bound"), [(NO_FEATURES, 0.51), (AVX2, F32_BOUNDS_ULP["erfc"])]
+    ("op", "machine", "bound"),
+    [
+        ("erfc", NO_FEATURES, 0.51),
+        ("erfc", AVX2, F32_BOUNDS_ULP["erfc"]),
+        ("erf", NO_FEATURES, F32_BOUNDS_ULP["erf"]),
+        ("erf", AVX2, F32_BOUNDS_ULP["erf"]),
+    ],
 )
-def test_erfc_without_tables_in_registers_is_within_the_bound(
-    machine: HostDescription, bound: float
+def test_error_functions_without_tables_in_registers_are_within_the_bound(
+    op: str, machine: HostDescription, bound: float
 ) -> None:
-    """Without AVX2 it is computed in f64."""
+    """Without AVX2, erfc is computed in f64, and erf by the exponential of a polynomial."""
     near = np.linspace(-2, 11, 200011, dtype=np.float32)
     x = np.concatenate([special_values("f32"), f32_patterns(400009), near])
     with np.errstate(all="ignore"):
         wide = x.astype(np.float64)
-    truth = run_operation("erfc", [wide], ["f64"], "f64")
-    found = run_operation("erfc", [x], ["f32"], "f32", machine=machine)
+    truth = run_operation(op, [wide], ["f64"], "f64")
+    found = run_operation(op, [x], ["f32"], "f32", machine=machine)
     assert ulp_errors(found, truth).max() <= bound
+
+
+@pytest.mark.parametrize("op", ["erf", "erfc"])
+def test_permuted_registers_of_avx2_give_the_bits_of_avx512(op: str) -> None:
+    x = np.concatenate([special_values("f32"), np.linspace(-5, 11, 20011, dtype=np.float32)])
+    expected = run_operation(op, [x], ["f32"], "f32")
+    found = run_operation(op, [x], ["f32"], "f32", machine=AVX2)
+    assert have_equal_bits(found, expected).all()
+
+
+def test_erf_of_the_bases_is_nearly_representable() -> None:
+    """The rounding of a value adds at most a hundredth of an ulp to the error."""
+    with mp.workdps(30):
+        for base in ERF_PIECE_BASES:
+            exact, near = mp.erf(mp.mpf(base)), np.float32(math.erf(base))
+            assert abs(exact - mp.mpf(float(near))) <= mp.mpf(float(np.spacing(near))) / 100
 
 
 def test_scaled_erfc_of_the_bases_is_nearly_representable() -> None:
