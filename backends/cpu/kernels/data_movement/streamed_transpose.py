@@ -223,8 +223,8 @@ def _transpose_columns(
             place = f.offset(parts, i * CACHE_LINE_BYTES)
             for run in range(0, per_line, width):
                 pieces = [
-                    f.load(f.offset(place, run * nbytes + first * CACHE_LINE_BYTES), part_type, 1)
-                    for first in range(0, per_line, width)
+                    f.load(f.offset(place, run * nbytes + group * CACHE_LINE_BYTES), part_type, 1)
+                    for group in range(0, per_line, width)
                 ]
                 put_line(row + i + run, transpose_tiles.concatenate(f, pieces))
 

@@ -120,7 +120,8 @@ def concatenate(f: LLVMFunction, parts: list[LLVMValue]) -> LLVMValue:
     """Concatenate vectors of equal types, of which there are a power of two."""
     while len(parts) > 1:
         lanes = range(2 * lane_count(parts[0].type))
-        parts = [f.shuffle(*parts[i : i + 2], lanes) for i in range(0, len(parts), 2)]
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [f.shuffle(first, second, lanes) for first, second in pairs]
     return parts[0]
 
 

@@ -71,9 +71,9 @@ def inlined_vector_count(ops: Iterable[str], dtype: str, machine: HostDescriptio
 
     More vectors hide the latency of dependent steps, and use a loaded table for several vectors,
     but LLVM arranges the instructions of fewer vectors better. On a Zen 4 (AVX-512), four vectors
-    instead of two reduce the time of tanh, erfc and log1p by 4 to 7 % (log takes 2 % longer), and
-    two instead of four that of exponentials, sines and logistic by 2 to 11 % (erf and atan take 2
-    and 3 % longer).
+    instead of two reduce the time of tanh, erf, erfc and log1p by 4 to 7 % (log takes 2 % longer),
+    and two instead of four that of exponentials, sines and logistic by 2 to 11 % (atan takes 3 %
+    longer).
     """
     if not has_register_tables(machine):
         return 2

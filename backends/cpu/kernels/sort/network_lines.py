@@ -18,11 +18,29 @@ from shardir.backends.cpu.codegen.llvm_text import (
 from shardir.backends.cpu.kernels.data_movement import element_values, transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
-from shardir.ir.dtypes import UNSIGNED
+from shardir.backends.cpu.kernels.sort.sort_keys import LARGEST_BITS, NAN_BITS
+from shardir.ir.dtypes import FLOATS, UNSIGNED
+
+BIT_KEYS = ("f16", "bf16")
+"""Types whose keys are made from the bits of the elements, without a conversion to f32."""
 
 
 def largest_word(word: str) -> int:
     return (1 << int(word[1:]) - 1) - 1
+
+
+def key_type(dtype: str, places: str) -> str:
+    """Return the LLVM type of keys. Floats of one byte are computed in f32, and so are all short
+    floats whose indices are sorted with them."""
+    size = element_values.ELEMENT_BYTES[dtype]
+    if not places and (dtype in BIT_KEYS or (size <= 2 and dtype not in FLOATS)):
+        return "i16"
+    return "i32" if size <= 4 else "i64"
+
+
+def word_type(dtype: str, places: str) -> str:
+    """Return the LLVM type of words: keys, or with `places` keys above indices."""
+    return "i64" if places else key_type(dtype, places)
 
 
 class NetworkLines:
@@ -39,10 +57,13 @@ class NetworkLines:
         together: LLVMValue,
     ) -> None:
         self.way, self.f, self.block = way, f, block
-        self.kind, self.size = element_values.kind_of(dtype), element_values.ELEMENT_BYTES[dtype]
+        self.size = element_values.ELEMENT_BYTES[dtype]
+        self.dtype, self.has_bit_keys = dtype, dtype in BIT_KEYS and not places
+        self.kind = element_values.kind_of("i16" if self.has_bit_keys else dtype)
+        self.is_float = element_values.kind_of(dtype).type in FLOAT_TYPES
         self.side = transpose_tiles.tile_side(self.size, f.machine)
-        self.key = "i32" if self.size <= 4 else "i64"
-        self.places, self.word = places, "i64" if places else self.key
+        self.key = key_type(dtype, places)
+        self.places, self.word = places, word_type(dtype, places)
         self.made = element_values.kind_of("i32") if places else self.kind
         self.sources, self.targets = ends
         self.together = together
@@ -143,10 +164,10 @@ class NetworkLines:
         f, count = self.f, lanes_of(value.type)
         whole, width = vector_type(self.key, count), int(self.key[1:])
         if self.places == "largest":
-            if self.kind.type in FLOAT_TYPES:
+            if self.is_float:
                 return self._flip_negative(value.to(whole, "bitcast")) ^ -1
             return self._to_integer(value, whole) ^ -1
-        if self.kind.type in FLOAT_TYPES:
+        if self.is_float:
             bits = value.to(whole, "bitcast")
             negative_zero = bits.is_("eq", -(1 << width - 1))
             if self.places:
@@ -155,6 +176,9 @@ class NetworkLines:
                 self.sign.set(self.sign.get() | negative_zero)
             else:
                 self.signs.set(self.signs.get() | negative_zero.to(whole, "zext"))
+            if self.has_bit_keys:
+                is_nan = (bits & largest_word(self.key)).is_("sgt", LARGEST_BITS[self.dtype])
+                return self._flip_negative(f.select(is_nan, NAN_BITS[self.dtype], bits))
             nan = 0x7FC00000 if width == 32 else 0x7FF8 << 48
             return self._flip_negative(f.select(value.is_("uno", value), nan, bits))
         return self._to_integer(value, whole)
@@ -171,7 +195,7 @@ class NetworkLines:
         count, width = lanes_of(word.type), int(self.word[1:])
         if self.places:
             return word.to(vector_type("i32", count), "trunc")
-        if self.kind.type in FLOAT_TYPES:
+        if self.is_float:
             return self._flip_negative(word).to(vector_type(self.kind.type, count), "bitcast")
         unsigned = self.kind.dtype in ("bool", *UNSIGNED)
         if self.size * 8 < width:

@@ -31,7 +31,7 @@ from shardir.backends.cpu.kernels.data_movement.view_transforms import slice_dim
 from shardir.backends.cpu.kernels.selection.radix_select import radix_select_phases
 from shardir.backends.cpu.kernels.sort.argsort import argsort_phases
 from shardir.backends.cpu.kernels.sort.complex_sort import complex_sort_phases
-from shardir.backends.cpu.kernels.sort.network_lines import NetworkLines, largest_word
+from shardir.backends.cpu.kernels.sort.network_lines import NetworkLines, largest_word, word_type
 from shardir.backends.cpu.kernels.sort.radix_sort import radix_sort_phases
 from shardir.backends.cpu.kernels.sort.row_network import REGISTER_ROWS, sort_rows
 from shardir.backends.cpu.kernels.sort.samplesort import (
@@ -142,7 +142,7 @@ def _values_phases(
     steps, phases = x.shape[dim], None
     if is_compress_sort_faster(x.dtype, x.size // steps, steps, bool(positions), context):
         phases = compress_sort_phases(x, y, dim, positions, context)
-    if phases is None and steps <= MAX_NETWORK_ELEMENTS.get(x.itemsize, steps):
+    if phases is None and _is_network_fast(x, steps, context):
         phases = _network_phases(x, y, dim, "", context)
     phases = phases or compress_sort_phases(x, y, dim, positions, context)
     if phases is None and positions:
@@ -195,6 +195,15 @@ def _gather_by(
     return gather_phase(order, start, target, [component], 0, context)
 
 
+def _is_network_fast(x: BufferView, steps: int, context: LoweringContext) -> bool:
+    """Return whether the network may be faster than radix sort; few lines leave lanes unused."""
+    most = MAX_NETWORK_ELEMENTS.get(x.itemsize)
+    if most is None:
+        return True
+    side = transpose_tiles.tile_side(x.itemsize, context.machine)
+    return steps * side <= most * min(side, x.size // steps)
+
+
 def _network_phases(
     x: BufferView, y: BufferView, dim: int, places: str, context: LoweringContext
 ) -> list[Phase] | None:
@@ -202,16 +211,14 @@ def _network_phases(
     steps, size = x.shape[dim], x.itemsize
     if places and size > 4:
         return None  # A word cannot hold both key and index.
-    side, word = (
-        transpose_tiles.tile_side(size, context.machine),
-        4 if size <= 4 and not places else 8,
-    )
+    side = transpose_tiles.tile_side(size, context.machine)
+    row_bytes = side * int(word_type(x.dtype, places)[1:]) // 8
     found = loop_nest_of([x, y], [dim])
     column = max(found.loops, key=lambda loop: loop.extent, default=None)
     if (
         column is None
         or column.extent < MIN_NETWORK_LINES
-        or (steps + REGISTER_ROWS) * side * word > SCRATCH_BYTES_PER_WORKER
+        or (steps + REGISTER_ROWS) * row_bytes > SCRATCH_BYTES_PER_WORKER
     ):
         return None
     rows = [loop for loop in found.loops if loop is not column]
@@ -237,7 +244,7 @@ def _emit_network_sort(
     variant: str, dtype: str, places: str, f: LLVMFunction, block: GridBlock
 ) -> None:
     side = transpose_tiles.tile_side(element_values.ELEMENT_BYTES[dtype], f.machine)
-    word = "i32" if element_values.ELEMENT_BYTES[dtype] <= 4 and not places else "i64"
+    word = word_type(dtype, places)
     steps = block.extra(0)
     last = block.columns - 1
     row_type = vector_type(word, side)

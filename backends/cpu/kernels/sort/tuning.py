@@ -11,10 +11,10 @@ MIN_NETWORK_LINES = 4
 """Minimum number of lines of the network; fewer would leave too many lanes unused. The network is
 9.0 times as fast as radix sort for lines of 16 elements, 4.8 times for 4,096 and 1.7 times for
 32,768."""
-MAX_NETWORK_ELEMENTS = {1: 1 << 11, 2: 1 << 12}
-"""Maximum elements of a line that the network rather than radix sort sorts, for keys of few bytes.
-With AVX2, radix sort takes 0.52 of the time for lines of 4,096 elements of i8, and 1.0 and 0.27 for
-4,096 and 32,768 elements of i16."""
+MAX_NETWORK_ELEMENTS = {1: 1 << 12, 2: 1 << 14}
+"""Maximum elements of lines that the network rather than radix sort sorts, for keys of few bytes
+and as many lines as lanes, or more. With AVX2, radix sort takes 1.19 of the time for lines of 4,096
+elements of i8, 1.0 for 8,192 and 0.84 for 16,384, and for i16 2.2, 1.83 and 1.54."""
 MAX_NETWORK_ARGSORT_ELEMENTS = {1: 511, 2: 511, 4: 1 << 14}
 """Maximum elements of a line whose permutation the network computes, by the bytes of a key. Radix
 sort of f32 takes 1.45 times as long for lines of 4,096 elements, and 0.74 of the time for 32,768.
@@ -31,10 +31,10 @@ time, for 512 elements of i16 1.44. Lines of f32 that share digits are sorted fa
 PART_ELEMENTS = 1 << 15
 """Elements of a line that one task converts to words."""
 
-MAX_NETWORK_ELEMENTS_BEFORE_QUICKSORT = {2: 256, 4: 448, 8: 1 << 11}
+MAX_NETWORK_ELEMENTS_BEFORE_QUICKSORT = {2: 448, 4: 448, 8: 1 << 11}
 """Maximum elements of many lines that the network rather than quicksort sorts, by the bytes of a
-key. Quicksort takes 1.2 times as long as the network for 256 elements of i16, and 0.7 of the time
-for 384; 1.0 for 256 elements of f32, 1.27 for 384, 0.92 for 512 and 0.89 for 768; 1.13 for 256
+key. Quicksort takes 2.2 times as long as the network for 256 elements of i16, 1.28 for 384 and
+0.97 for 512; 1.0 for 256 elements of f32, 1.27 for 384, 0.92 for 512 and 0.89 for 768; 1.13 for 256
 elements of f64, 1.15 for 1,024 and 1.0 for 3,000."""
 MAX_NETWORK_ELEMENTS_PER_LINE = 16
 """Maximum elements of a line for each line: few lines leave lanes of the network unused, and

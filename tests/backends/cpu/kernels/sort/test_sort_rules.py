@@ -6,6 +6,7 @@ import pytest
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.sort import samplesort
 from shardir.backends.cpu.kernels.sort.argsort import argsort_phases
+from shardir.backends.cpu.kernels.sort.network_lines import word_type
 from shardir.backends.cpu.kernels.sort.sort_rules import RULES
 from shardir.ir.dtypes import KEYS
 from shardir.ir.operation import OPS
@@ -212,7 +213,8 @@ def test_radix_sort_is_stable_for_any_worker_count(workers: int) -> None:
         ("f32", 1000, 448, False, False), ("f32", 1000, 449, False, True),
         ("f32", 4, 65, False, True), ("f32", 4, 64, False, False), ("f32", 3, 64, False, True),
         ("f64", 1000, 2048, False, False), ("f64", 1000, 2048, True, True),
-        ("i16", 1000, 257, False, True), ("i8", 1, 10_000, False, False),
+        ("i16", 1000, 448, False, False), ("i16", 1000, 449, False, True),
+        ("i8", 1, 10_000, False, False),
     ],
 )  # fmt: skip
 def test_quicksort_is_used_for_long_or_few_lines(
@@ -231,3 +233,32 @@ def test_permutations_of_short_keys_are_computed_by_radix_sort(
     op = make_op(OPS["sort"], *types, dim=1, order=1)
     names = selected_kernel_names(RULES["sort"], op, machine)
     assert all(name.startswith("moves_radix") for name in names)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lines", "elements", "is_network"),
+    [
+        ("i16", 16, 1 << 14, True),
+        ("i16", 16, 1 << 15, False),
+        ("i16", 4, 1 << 12, True),
+        ("i16", 4, 1 << 13, False),
+        ("bf16", 16, 1 << 14, True),
+        ("u8", 16, 1 << 12, True),
+        ("u8", 16, 1 << 13, False),
+        ("f32", 4, 1 << 15, True),
+    ],
+)
+def test_the_network_sorts_lines_of_short_keys_that_fill_the_lanes(
+    dtype: str, lines: int, elements: int, is_network: bool
+) -> None:
+    op = make_op(OPS["sort"], TensorType((lines, elements), dtype), dim=1)
+    names = selected_kernel_names(RULES["sort"], op, ZEN_3)
+    assert (names == [f"moves_sort_tiles_{dtype}"]) == is_network
+
+
+def test_the_network_compares_short_keys_as_words_of_16_bits() -> None:
+    types = {dtype: word_type(dtype, "") for dtype in ("bool", "i8", "u16", "bf16", "f32", "i64")}
+    assert types == {
+        "bool": "i16", "i8": "i16", "u16": "i16", "bf16": "i16", "f32": "i32", "i64": "i64",
+    }  # fmt: skip
+    assert word_type("i16", "places") == "i64"
