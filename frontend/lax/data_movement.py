@@ -36,6 +36,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import dtype_of
 from shardir.frontend.tracing.trace import emit, emit_results
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.varying_axes import vary_like
 from shardir.ir.types import TensorType
 
 
@@ -261,7 +262,7 @@ def _full_like(
     if dtype is not None:
         name, weak = dtype_of(dtype), False
     sizes = like.shape if shape is None else canonicalize_shape(shape)
-    return _fill(sizes, fill_value, name, weak)
+    return vary_like(_fill(sizes, fill_value, name, weak), like)
 
 
 def full_like(

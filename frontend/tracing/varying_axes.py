@@ -114,6 +114,19 @@ def varying_axes_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
     return [_inferred_axes(x.value) if isinstance(x, Tracer) else x for x in tracers]
 
 
+def vary_like(x: Tracer, like: object) -> Tracer:
+    """Return `x` as a value that also varies along the axes along which `like` does."""
+    axes = checked_axes()
+    if not axes or not isinstance(like, Tracer):
+        return x
+    own, wanted = varying_axes_of([x, like])
+    missing = tuple(axis for axis in axes if axis in wanted - own)
+    if not missing:
+        return x
+    varying: Tracer = emit("vary", x, axes=missing, weak=x.weak_type)
+    return varying
+
+
 def varying_axis_names(x: Tracer) -> frozenset[str]:
     """Return the names of the manual axes along which a tracer may vary."""
     (varies,) = varying_axes_of([x])

@@ -25,7 +25,7 @@ from shardir.frontend.tracing.operands import as_tracer, splat
 from shardir.frontend.tracing.parameters import ArgNums, Parameters, leaf_labels
 from shardir.frontend.tracing.trace import append_block, current_trace, require_trace, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.tracing.varying_axes import make_varying_explicit
+from shardir.frontend.tracing.varying_axes import make_varying_explicit, vary_like
 from shardir.frontend.transforms.differentiated_arguments import (
     FLOAT0,
     active_leaves,
@@ -170,6 +170,8 @@ def _differentiate(
     made = [wrap_value(value, is_weak) for value, is_weak in zip(values, weak, strict=True)]
     value, aux = made[0], made[1 : len(results)]
     gradients = match_cotangent_types(made[len(results) :], tracers)
+    # A gradient that is zero varies along the axes of its argument, too.
+    gradients = [vary_like(each, x) for each, x in zip(gradients, tracers, strict=True)]
     return value, tree.unflatten(structure[0], aux), gradients
 
 

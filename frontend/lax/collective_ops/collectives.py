@@ -22,11 +22,19 @@ from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
-from shardir.frontend.tracing.named_axes import NamedAxis, axes_size, ir_axes, resolve_axis_names
+from shardir.frontend.tracing.named_axes import (
+    NamedAxis,
+    axes_size,
+    checked_axes,
+    ir_axes,
+    resolve_axis_names,
+)
 from shardir.frontend.tracing.operands import as_tracer, convert, reshape, splat
 from shardir.frontend.tracing.promotion import canonical_dtype, inexact_dtype
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.typeof import typeof
+from shardir.frontend.tracing.varying_axes import varying_axis_names
 from shardir.ir.operation import Attr, Symbol
 from shardir.ir.sharding import Axes
 from shardir.ir.types import TensorType
@@ -438,6 +446,17 @@ def pcast(x: PyTree, axis_name: AxisName | None = None, *, to: str) -> PyTree:
         raise ArgumentError(
             with_location(f"pcast takes to='varying' and the names of axes, got to={to!r}")
         )
+    named = resolve_axis_names(axis_name, "pcast")
+    for leaf in tree.leaves(x):
+        varying = varying_axis_names(leaf) if isinstance(leaf, Tracer) and checked_axes() else ()
+        for axis in named:
+            if axis.checked and axis.name in varying:
+                raise ArgumentError(
+                    with_location(
+                        f"pcast makes a value vary along {axis.name!r}, and {typeof(leaf)} varies "
+                        "along it already; name the other axes"
+                    )
+                )
     return pvary(x, axis_name)
 
 

@@ -32,6 +32,7 @@ from shardir.frontend.tracing.operands import (
 from shardir.frontend.tracing.promotion import dtype_of, user_dtype
 from shardir.frontend.tracing.trace import current_trace, emit
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.varying_axes import vary_like
 from shardir.frontend.tracing.weak_types import strip_weak_type
 from shardir.ir.dtypes import KEY_WORDS, KEYS
 from shardir.ir.types import INTEGERS, NUMPY_DTYPES, TensorType
@@ -219,6 +220,8 @@ def full_like(
     else:
         check_not_complex(fill_value, name)
         result = _full_like(fill_value, TensorType(sizes, name), weak)
+    if isinstance(result, Tracer):
+        result = vary_like(result, a)
     if device is None and sizes == abstract.type.shape:
         # The operand already has this sharding, or will get it, so that its dimensions need not be
         # divisible.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
+import shardir.numpy as snp
 from shardir import lax
 from shardir.frontend.errors import ArgumentError
 from shardir.sharding import (
@@ -52,6 +53,18 @@ def types_inside(fun: Callable[[Any], Any], spec: Any, **options: Any) -> list[A
         (lambda a: lax.axis_index("y"), P("x"), ("float32[2,2]{V:x}", "int32[]{V:y}")),
         (lambda a: lax.fori_loop(0, 2, lambda i, c: c + lax.axis_index("y"), a), P("x"),
          ("float32[2,2]{V:x}", "float32[2,2]{V:(x,y)}")),
+        (snp.zeros_like, P("x"), ("float32[2,2]{V:x}",) * 2),
+        (lambda a: snp.ones_like(a, shape=(3,)), P("x", "y"),
+         ("float32[2,1]{V:(x,y)}", "float32[3]{V:(x,y)}")),
+        (lambda a: snp.full_like(a, 2, "int32"), P("x"), ("float32[2,2]{V:x}", "int32[2,2]{V:x}")),
+        (snp.empty_like, P(), ("float32[8,2]",) * 2),
+        (lambda a: snp.full_like(a, lax.axis_index("y")), P("x"),
+         ("float32[2,2]{V:x}", "float32[2,2]{V:(x,y)}")),
+        (lambda a: lax.full_like(a, 1.0, shape=(2,)), P("x"),
+         ("float32[2,2]{V:x}", "float32[2]{V:x}")),
+        (sd.grad(lambda a: snp.sum(snp.ones(3))), P("x"), ("float32[2,2]{V:x}",) * 2),
+        (lambda a: lax.pcast(a, "y", to="varying"), P("x"),
+         ("float32[2,2]{V:x}", "float32[2,2]{V:(x,y)}")),
     ],
 )  # fmt: skip
 def test_types_state_the_axes_along_which_values_vary(
@@ -62,6 +75,20 @@ def test_types_state_the_axes_along_which_values_vary(
     varying = {axis for axis in "xy" if axis in types[1].partition("{V:")[2]}
     assert found[1].manual_axis_type == found[1].mat == ManualAxisType(varying=frozenset(varying))
     assert found[1].to_tangent_aval().mat == found[1].mat or found[1].dtype == np.int32
+
+
+@pytest.mark.parametrize("axes", ["x", ("x", "y"), ("y", "x")])
+def test_a_varying_value_does_not_become_varying(axes: Any) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        types_inside(partial(lax.pcast, axis_name=axes, to="varying"), P("x"))
+    assert str(caught.value).partition("\n")[0] == (
+        "pcast makes a value vary along 'x', and float32[2,2]{V:x} varies along it already; name "
+        "the other axes"
+    )
+    unchecked = types_inside(
+        partial(lax.pcast, axis_name=axes, to="varying"), P("x"), check_vma=False
+    )
+    assert str(unchecked[1]) == "float32[2,2]"
 
 
 def test_values_without_checks_and_outside_have_no_manual_axes() -> None:
