@@ -17,15 +17,12 @@ from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.shardings.explicit_specs import complete_spec, open_auto_axes
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_out_sharding,
 )
-from shardir.frontend.shardings.sharding import (
-    NamedSharding,
-    complete_spec,
-    open_auto_axes,
-)
+from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.function_tracing import trace_program

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
 from math import prod
-from typing import Self, TypeVar, final
+from typing import Self, final
 
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors
@@ -450,36 +450,6 @@ class NamedSharding(Sharding):
         # The text of JAX, except that a mesh states the order of its devices.
         memory = "" if isinstance(self.mesh, AbstractMesh) else f", memory_kind={self.memory_kind}"
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{memory})"
-
-
-Requested = TypeVar("Requested", bound=Sharding | None)
-
-
-def complete_spec(sharding: Requested, rank: int) -> Requested | NamedSharding:
-    """Return a sharding on a mesh with Explicit axes with an entry for each of `rank` dimensions.
-
-    Entries beyond these are omitted if they are `None`, as in JAX. Other shardings are returned
-    unchanged.
-    """
-    if not isinstance(sharding, NamedSharding) or not sharding.has_explicit_axes:
-        return sharding
-    spec = sharding.spec
-    if len(spec) > rank and not any(spec[rank:]):
-        spec = spec.with_entries(*spec[:rank])
-    return NamedSharding(sharding.mesh, spec + (None,) * max(rank - len(spec), 0))
-
-
-def open_auto_axes(sharding: Sharding) -> Sharding:
-    """Return a sharding with unconstrained dimensions in place of unsharded ones, if its mesh has
-    Explicit and Auto axes: a program states the Explicit ones only.
-    """
-    if not isinstance(sharding, NamedSharding) or not sharding.has_explicit_axes:
-        return sharding
-    if sharding.mesh.are_all_axes_explicit or sharding.has_partial_sums:
-        return sharding
-    return NamedSharding(
-        sharding.mesh, PartitionSpec(*(entry or UNCONSTRAINED for entry in sharding.spec))
-    )
 
 
 def check_holds_partial_sums(sharding: Sharding, what: str) -> None:

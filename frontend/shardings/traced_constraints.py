@@ -4,13 +4,10 @@ from collections.abc import Callable, Sequence
 
 from shardir import ops as ops_
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.shardings.explicit_specs import open_auto_axes
 from shardir.frontend.shardings.manual_axes import check_no_manual_axes
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
-from shardir.frontend.shardings.sharding import (
-    NamedSharding,
-    Sharding as UserSharding,
-    open_auto_axes,
-)
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.shardings.sharding_tokens import sharding_token
 from shardir.frontend.tracing.trace import emit, require_sharding_types, require_trace
 from shardir.frontend.tracing.tracer import Tracer

@@ -26,13 +26,10 @@ from shardir.frontend.shardings.common_mesh import (
     to_user_sharding,
 )
 from shardir.frontend.shardings.devices import Device
+from shardir.frontend.shardings.explicit_specs import complete_spec
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED
 from shardir.frontend.shardings.program_mesh import ProgramMesh
-from shardir.frontend.shardings.sharding import (
-    Sharding as UserSharding,
-    SingleDeviceSharding,
-    complete_spec,
-)
+from shardir.frontend.shardings.sharding import Sharding as UserSharding, SingleDeviceSharding
 from shardir.frontend.shardings.sharding_tokens import replace_shardings, resolve_token
 from shardir.frontend.tracing.function_tracing import TracedFunction
 from shardir.ir.host_function import HostFunction, host_function_of

@@ -18,9 +18,10 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.creation.placement import choose_placement, put_on_device
 from shardir.frontend.shardings.devices import is_abstract_assignment
+from shardir.frontend.shardings.explicit_specs import complete_spec
 from shardir.frontend.shardings.mesh import current_mesh
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
-from shardir.frontend.shardings.sharding import NamedSharding, Sharding, complete_spec
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.tracing.operands import (
     as_tracer,
     broadcast,

@@ -8,8 +8,9 @@ from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.tracer_helpers.array_annotations import as_result
+from shardir.frontend.shardings.explicit_specs import complete_spec
 from shardir.frontend.shardings.requested_sharding import ShardingRequest, resolve_out_sharding
-from shardir.frontend.shardings.sharding import Sharding, complete_spec
+from shardir.frontend.shardings.sharding import Sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
