@@ -23,7 +23,6 @@ from shardir.frontend.errors import ShardingTypeError
 from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
-from shardir.frontend.shardings.sharding_tokens import rebuild_block
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.mesh_scope import MeshScope
 from shardir.frontend.tracing.partial_sum_rules import (
@@ -40,10 +39,10 @@ from shardir.frontend.tracing.sharding_type import (
 )
 from shardir.frontend.tracing.sharding_type_choice import choose_results
 from shardir.frontend.tracing.sharding_type_rules import check_cases, infer_results, summed_axes
-from shardir.frontend.tracing.stated_types import on_outer_mesh, state_reasons, type_token
+from shardir.frontend.tracing.stated_types import StatedType, on_outer_mesh, state_types
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.ir.module import Block, Op, Value
-from shardir.ir.sharding import Axis, Sharding
+from shardir.ir.sharding import Axis
 from shardir.passes.resharding.explanations import LENIENT_CHOICE
 
 
@@ -152,10 +151,9 @@ class ShardingTypes:
     def from_sharding(self, sharding: object, rank: int) -> ShardingType:
         """Return the type that a public sharding states; raises `ShardingTypeError` for another
         mesh."""
-        scope = self.check_mesh(sharding)
-        if not isinstance(sharding, NamedSharding):
-            return replicated_type(rank)
-        return scope.from_sharding(sharding, rank)
+        if isinstance(sharding, NamedSharding):
+            return self.check_mesh(sharding).from_sharding(sharding, rank)
+        return replicated_type(rank)
 
     def check_mesh(self, sharding: object) -> MeshScope:
         """Return the scope of the mesh of a public sharding; raises `ShardingTypeError` for another
@@ -483,39 +481,20 @@ class ShardingTypes:
     # Statement in the program
 
     def state(self, block: Block) -> Block:
-        """Return the block with the types as shardings of the results of operations."""
-        results = {value for op in block.walk() for value in op.results}
-        unnamed = self.program.unnamed_values
-        tokens: dict[tuple[ShardingType, Mesh, bool, bool], Sharding] = {}
-        reasons = {
-            named.name: self._reasons[own] for named, own in unnamed.items() if own in self._reasons
-        }
+        """Return the block with the types as shardings of the results of operations, and with the
+        reasons of lenient choices."""
+        return state_types(block, self.program, self._stated_type, self._reasons)
 
-        def sharding_of(value: Value) -> Sharding | None:
-            own = unnamed.get(value, value)
-            type = self._types.get(own)
-            if value.sharding or type is None or value not in results:
-                return value.sharding
-            if own in self._free or own in self._unstated:
-                return value.sharding
-            mesh, is_open = self._find_scope(own).mesh, own in self._open
-            key = type, mesh, AxisType.Auto in mesh.axis_types or is_open, is_open
-            token = tokens.get(key)
-            if token is None:
-                token = tokens[key] = type_token(self.program, *key)
-            return token
-
-        return state_reasons(rebuild_block(block, sharding_of, lambda attr: attr), reasons)
+    def _stated_type(self, value: Value) -> StatedType | None:
+        """Return the type that the program states for a value, if it states one."""
+        type = self._types.get(value)
+        if type is None or value in self._free or value in self._unstated:
+            return None
+        return StatedType(type, self._find_scope(value).mesh, value in self._open)
 
     def requested_shardings(self) -> tuple[tuple[UserSharding, int], ...]:
-        """Return the requested shardings of the program on the mesh outside of it.
-
-        Inside of `auto_axes` and `explicit_axes`, they are on meshes with other types of axes.
-        """
+        """Return the requested shardings of the program on the mesh outside of it."""
         outer = current_mesh()
         if outer is None or outer.shape != self.sizes:
             outer = self.mesh
-        return tuple(
-            (on_outer_mesh(sharding, outer), rank)
-            for sharding, rank in self.program.requested_shardings
-        )
+        return tuple((on_outer_mesh(s, outer), n) for s, n in self.program.requested_shardings)
