@@ -76,6 +76,18 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
         return [types[1]]
     if op.spec is ops.convolution and types[0] is not None:
         return [ShardingType(_convolution_dims(op, types[0], sizes), unreduced, reduced)]
+    axes_of = _axes_of_factors(op, rule, types, sizes)
+    if op.spec is ops.dot:
+        _unshard_batch_of_second(rule, types, axes_of)
+    return [
+        ShardingType(_result_dims(op, rule, axes_of, i, sizes), unreduced, reduced)
+        for i in range(len(op.results))
+    ]
+
+
+def _axes_of_factors(op: Op, rule: FactorRule, types: Types, sizes: Sizes) -> dict[int, AxisNames]:
+    """Return the axes that shard each factor; raise `TypeConflictError` if operands disagree, if
+    both shard a contracted dimension, or if the operation needs the dimension unsharded."""
     axes_of: dict[int, AxisNames] = {}
     owner: dict[int, tuple[int, int]] = {}
     ambiguous: list[tuple[int, int, int]] = []
@@ -107,12 +119,7 @@ def infer_results(op: Op, types: Types, sizes: Sizes) -> list[ShardingType | Non
             f"({first[1]} and {dim}), so the sharding of the result of {op.name} is ambiguous; "
             f"{STATE_OUT_SHARDING}PartitionSpec(...)"
         )
-    if op.spec is ops.dot:
-        _unshard_batch_of_second(rule, types, axes_of)
-    return [
-        ShardingType(_result_dims(op, rule, axes_of, i, sizes), unreduced, reduced)
-        for i in range(len(op.results))
-    ]
+    return axes_of
 
 
 def summed_axes(op: Op, types: Types, sizes: Sizes) -> frozenset[str]:
