@@ -63,8 +63,8 @@ def test_a_program_on_a_single_device_is_refused() -> None:
     with pytest.raises(PartitionError) as caught:
         Pipeline.parse("partition")(parse(program("mesh @m = [] devices=[0]\n", "f32[4@-]")))
     assert str(caught.value) == (
-        "@f has values on the single device of @m; a program that is partitioned runs on a mesh "
-        "with axes"
+        "@f has values on the single device of @m, such as the argument %a; a program that is "
+        "partitioned runs on a mesh with axes: shard an argument, or leave the sharding out"
     )
 
 

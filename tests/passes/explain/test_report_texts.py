@@ -87,7 +87,10 @@ func @f(%x: f32[4, 9, 5], %y: f32[0, 4], %z: f32[12@a]) -> (f32[4, 9, 5]) {
 
 def test_a_program_that_cannot_be_partitioned_has_an_error_instead_of_totals() -> None:
     two = parse(TWO_MESHES.replace("%y: f32[8])", "%y: f32[8@b] on @n)"))
-    error = "@f has values on the meshes @m and @n; a program runs on one mesh"
+    error = (
+        "@f has values on the meshes @m and @n; a program runs on one mesh: state the sharding of "
+        "the argument %y on @m"
+    )
     assert str(summarize(two)).splitlines()[-1] == error
     assert str(what_if(two, without=["%y"])).splitlines()[-2:] == [
         f"before: {error}",

@@ -127,7 +127,10 @@ def test_function_argument_selects_the_function() -> None:
 def test_result_states_the_partitioning_error() -> None:
     result = what_if(parse(TWO_MESHES), ["%y: f32[8@b] on @n"])
 
-    assert result.after.error == "@f has values on the meshes @m and @n; a program runs on one mesh"
+    assert result.after.error == (
+        "@f has values on the meshes @m and @n; a program runs on one mesh: state the sharding of "
+        "the argument %y on @m"
+    )
     assert "after: @f has values on the meshes" in str(result)
 
 

@@ -333,7 +333,8 @@ func @f(
 }
 """))  # fmt: skip
     assert str(caught.value) == (
-        "@f has values on the meshes @m and @n; a program runs on one mesh"
+        "@f has values on the meshes @m and @n; a program runs on one mesh: state the sharding of "
+        "the argument %b on @m"
     )
 
 
