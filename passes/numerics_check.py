@@ -19,11 +19,12 @@ from shardir.interpret.numeric_comparison import (
     Array,
     are_close,
     describe_largest_difference,
+    describe_type_difference,
     is_stable,
     relative_distance,
     tolerance_of,
 )
-from shardir.interpret.random_arguments import random_arguments
+from shardir.interpret.random_arguments import parameter_types, random_arguments
 from shardir.interpret.shards import assemble_shards, slice_shard
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, GlobalTensor, Module, Op, Value, spmd_mesh_of
@@ -46,6 +47,12 @@ class NumericsCheck:
         verify_result(step, before, after, seconds)
         check_runnable(before)
         check_runnable(after)
+        if parameter_types(before) != parameter_types(after):
+            old, new = (", ".join(map(str, parameter_types(each))) for each in (before, after))
+            raise NumbersError(
+                f"pass {step.name!r} changed the types of the parameters of @{before.main.name} "
+                f"from ({old}) to ({new})"
+            )
         arguments = random_arguments(before, self._seed, whole=True)
         want = self._results(before, arguments)
         try:
@@ -55,6 +62,8 @@ class NumericsCheck:
                 f"after pass {step.name!r} @{after.main.name} does not run: {error}"
                 f"{_describe_first_difference(before, after, arguments)}"
             ) from error
+        if wrong := describe_type_difference(want, got):
+            raise NumbersError(f"pass {step.name!r} changed @{after.main.name}: {wrong}")
         tolerance = tolerance_of(before)
         if are_close(want, got, tolerance) or not is_stable(before, arguments, want, tolerance):
             self._last = after, got

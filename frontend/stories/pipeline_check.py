@@ -9,6 +9,7 @@ from shardir.interpret.machine_limits import check_runnable
 from shardir.interpret.numeric_comparison import (
     are_close,
     describe_largest_difference,
+    describe_type_difference,
     is_stable,
     relative_distance,
     tolerance_of,
@@ -64,8 +65,8 @@ def result_difference(
     if arguments is None:
         arguments = random_arguments(first)
     want, got = run(first, arguments), run(second, arguments)
-    if _types(want) != _types(got):
-        return f"the results have the types {_show_types(got)} instead of {_show_types(want)}"
+    if wrong := describe_type_difference(want, got):
+        return wrong
     allowed = tolerance_of(first)
     if are_close(want, got, allowed) or not is_stable(first, arguments, want, allowed):
         return ""
@@ -75,11 +76,3 @@ def result_difference(
     if np.isfinite(distance):
         return f"result {index} differs (by {distance:.3g}, and {allowed:.3g} is allowed)"
     return f"result {index} differs {describe_largest_difference(want[index], got[index])}"
-
-
-def _types(arrays: Sequence[NumpyArray]) -> list[tuple[str, tuple[int, ...]]]:
-    return [(str(array.dtype), array.shape) for array in arrays]
-
-
-def _show_types(arrays: Sequence[NumpyArray]) -> str:
-    return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in _types(arrays)) or "()"

@@ -58,6 +58,21 @@ def relative_distance(want: Array, got: Array, tolerance: float) -> float:
     return float(np.where(np.isnan(gap), np.inf, gap).max(initial=0.0))
 
 
+def describe_type_difference(want: Sequence[Array], got: Sequence[Array]) -> str:
+    """Return how the number or the types of results differ, or an empty text."""
+    if _array_types(want) == _array_types(got):
+        return ""
+    return f"the results have the types {_show_types(got)} instead of {_show_types(want)}"
+
+
+def _array_types(arrays: Sequence[Array]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(str(array.dtype), array.shape) for array in arrays]
+
+
+def _show_types(arrays: Sequence[Array]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for dtype, shape in _array_types(arrays)) or "()"
+
+
 def describe_largest_difference(want: Array, got: Array) -> str:
     """Return the largest difference of two arrays, its index, and both elements.
 

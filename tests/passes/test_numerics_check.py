@@ -1,6 +1,6 @@
 """`Check`: finds the pass that changed the results, and shows the wrong operation."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from shardir.errors import NumbersError
-from shardir.ir.module import Module, Op
+from shardir.ir.module import Block, Module, Op, Value
 from shardir.ir.operation import OPS
 from shardir.passes import PASSES, Pass, Pipeline
 from shardir.passes.numerics_check import NumericsCheck
@@ -28,6 +28,7 @@ func @f(
   return %s, %n
 }
 """
+SUM = "func @f(%a: f32[4]) -> (f32[]) {\n  %s = sum(%a, dims=[0]) : f32[]\n  return %s\n}"
 PIPELINE = "propagate,reshard,partition,cse,dce"
 
 
@@ -67,6 +68,44 @@ def test_the_error_names_the_pass_the_result_and_the_operation() -> None:
     assert caught.value.__notes__ == [
         "while running 'break' of the pipeline 'propagate,break,reshard'"
     ]
+
+
+@contextmanager
+def returning(choose: Callable[[Block], Block]) -> Iterator[None]:
+    """Register a pass `change` that replaces the body of the function."""
+
+    @dataclass(frozen=True)
+    class Change(Pass, name="change"):
+        def __call__(self, module: Module) -> Module:
+            main = replace(module.main, body=choose(module.main.body))
+            return replace(module, functions=(main,))
+
+    try:
+        yield
+    finally:
+        del PASSES["change"]
+
+
+def test_a_pass_may_not_change_the_types_of_results() -> None:
+    with (
+        returning(lambda body: replace(body, returns=body.params)),
+        pytest.raises(NumbersError) as caught,
+    ):
+        Pipeline.parse("change")(parse(SUM), NumericsCheck())
+    assert str(caught.value) == (
+        "pass 'change' changed @f: the results have the types float32[4] instead of float32[]"
+    )
+
+
+def test_a_pass_may_not_change_the_types_of_parameters() -> None:
+    def add_parameter(body: Block) -> Block:
+        return replace(body, params=(*body.params, Value(body.params[0].type, "b")))
+
+    with returning(add_parameter), pytest.raises(NumbersError) as caught:
+        Pipeline.parse("change")(parse(SUM), NumericsCheck())
+    assert str(caught.value) == (
+        "pass 'change' changed the types of the parameters of @f from (f32[4]) to (f32[4], f32[4])"
+    )
 
 
 def test_the_first_wrong_operation_of_a_partitioned_program_is_found() -> None:
