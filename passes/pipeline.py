@@ -243,6 +243,8 @@ def _run_pass(step: Pass, module: Module) -> Module:
             f"pass {step.name!r} returned a {type(result).__name__}, and a pass returns a module"
         )
     if PASSES.origin(step.name) != OWN_ORIGIN:
+        if module.functions and not result.functions:
+            raise PipelineError(f"pass {step.name!r} returned a module without a function")
         verify_result(step, module, result)
     return result
 
@@ -328,6 +330,8 @@ def _parse_options(kind: type[Pass], name: str, options: str) -> dict[str, objec
                 else ""
             )
             raise PipelineError(f"pass {name!r} has no option {key!r}; it has {options_text}{hint}")
+        if key in chosen:
+            raise PipelineError(f"the pipeline states option {key!r} of pass {name!r} twice")
         allowed = kind.choices.get(key)
         if allowed and text not in allowed:
             raise PipelineError(

@@ -16,6 +16,7 @@ from shardir.ir.sharding import Sharding
 from shardir.ir.types import NumpyArray, TensorType
 from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes import Pipeline
+from shardir.passes.interface_check import check_interface
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.text.printer import Printer
 from shardir.verify.verifier import verify
@@ -48,7 +49,7 @@ def run_program(
     if passes is None:
         module = InlinePipelines()(module)
     if module.main.spmd is None and (module.meshes or passes is not None):
-        module = Pipeline.parse(program.pipeline(passes))(module)
+        module = Pipeline.parse(program.pipeline(passes))(module, check_interface)
         # Devices run a pipeline that the passes leave as the operations of all microbatches.
         module = InlinePipelines()(module)
         verify(module)

@@ -56,9 +56,11 @@ from shardir.ir.module import Module
 from shardir.ir.types import TensorType
 from shardir.ops.control_flow.pipelines import pipeline
 from shardir.passes.collectives.widen_reductions import widen_gradient_sums
+from shardir.passes.interface_check import check_interface
 from shardir.passes.pass_aliases import current_name
 from shardir.passes.pipeline import (
     DEFAULT_PIPELINE,
+    PASSES,
     SHARDY_PIPELINE,
     STAGING_PIPELINE,
     Pipeline,
@@ -231,6 +233,7 @@ class Runnable:
     def _compile(self, plan: "LoweredProgram") -> None:
         steps = default_pipeline(plan)
         watching = (
+            check_interface if PASSES.has_extensions else None,
             settings_observer(plan.module.main.name),
             sharding_observer(plan),
             progress_observer(steps),
