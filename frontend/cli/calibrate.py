@@ -111,6 +111,7 @@ def describe_fit(fit: AlphaBetaFit, file: Path) -> str:
 def calibrate_local(output: Path | None) -> None:
     """Measure this machine and write its description."""
     path = output or local_description_path()
+    _check_writable(path)
     console = Console(stderr=True)
     with ExitStack() as stack:
         show: Callable[[int, int], None] | None = None
@@ -251,9 +252,25 @@ def _describe_step_fit(fit: StepFit, step_count: int) -> str:
     )
 
 
+def _check_writable(path: Path) -> None:
+    """Raise `CommandError` if a file cannot be written, so that no measurements are lost."""
+    is_new = not path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise _write_error(path, error) from None
+
+
 def _write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"cannot write {str(path)!r}: {os_error_reason(error)}") from None
+        raise _write_error(path, error) from None
+
+
+def _write_error(path: Path, error: OSError) -> CommandError:
+    return CommandError(f"cannot write {str(path)!r}: {os_error_reason(error)}")

@@ -32,10 +32,18 @@ def list_descriptions() -> tuple[str, ...]:
 def local_description_path() -> Path:
     """Return the file that describes this machine, in the folder `SHARDIR_CACHE_DIR` or the user's
     cache folder.
+
+    Raises `MachineError` if the user has no home folder.
     """
     folder = os.environ.get("SHARDIR_CACHE_DIR")
     if not folder:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        try:
+            base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        except RuntimeError:
+            raise MachineError(
+                f"the folder with the description of the machine {LOCAL!r} is unknown, because the "
+                "user has no home folder; set SHARDIR_CACHE_DIR to a folder"
+            ) from None
         folder = str(Path(base) / "shardir")
     return Path(folder).absolute() / f"{LOCAL}.toml"
 

@@ -306,6 +306,21 @@ def test_unknown_machines_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
     )
 
 
+def test_the_machine_local_needs_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("SHARDIR_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", fail)
+    with pytest.raises(MachineError) as caught:
+        load_machine("local")
+    assert str(caught.value) == (
+        "the folder with the description of the machine 'local' is unknown, because the user has "
+        "no home folder; set SHARDIR_CACHE_DIR to a folder"
+    )
+
+
 def test_text_round_trip() -> None:
     content = {
         "text": 'quotes " and \\ and\nlines',

@@ -94,8 +94,26 @@ def test_this_machine(
     lowered = jit(lambda x: numpy.sort(x, axis=0)).lower(ShapeDtypeStruct((64, 2), "float32"))
     assert 0 < lowered.simulate("local").step_seconds < 1
     assert all("assumed" not in source for source in machine.description.sources().values())
+
+
+def test_an_output_that_cannot_be_written_is_an_error_before_measurements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class MeasuredError(Exception):
+        """The measurements began."""
+
+    def measure(progress: object) -> None:
+        raise MeasuredError
+
+    monkeypatch.setattr(machine_calibration, "measure_local_machine", measure)
     assert run("calibrate", "--local", "--output", str(tmp_path)) == 1
     assert capsys.readouterr().err == f"error: cannot write {str(tmp_path)!r}: Is a directory\n"
+    old, new = tmp_path / "old.toml", tmp_path / "folder" / "new.toml"
+    old.write_text("# A comment", "utf-8")
+    for path in (old, new):
+        with pytest.raises(MeasuredError):
+            run("calibrate", "--local", "--output", str(path))
+    assert (old.read_text("utf-8"), new.exists()) == ("# A comment", False)
 
 
 STEPS = """
