@@ -12,6 +12,7 @@ streaming stores, each line of the target would be read before it is written.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
@@ -203,30 +204,44 @@ def _transpose_columns(
     def put_line(row: LLVMValue, line: LLVMValue) -> None:
         put(row, line if line.type == items.line_type else line.to(items.line_type, "bitcast"))
 
-    if not is_small:
-        with each_step() as row:
+    with each_step() as row:
+        if is_small:
+            _transpose_parts(f, items, block, partial(load_columns, row), row, column, put_line)
+        else:
             tile = transpose_tiles.transpose_tile(f, load_columns(row, column, per_line), nbytes)
             for i, line in enumerate(tile):
                 put_line(row + i, line)
-        return
+
+
+def _transpose_parts(
+    f: LLVMFunction,
+    items: StreamedItems,
+    block: GridBlock,
+    load_columns: Callable[[LLVMValue, int], list[LLVMValue]],
+    row: LLVMValue,
+    column: LLVMValue,
+    put_line: Callable[[LLVMValue, LLVMValue], None],
+) -> None:
+    """Transpose groups of columns one after the other, and join the parts of lines that they
+    are."""
+    nbytes, per_line = items.nbytes, items.per_line
     width = transpose_tiles.INTERLEAVE_BYTES // nbytes
     part_type = transpose_tiles.vector_type(nbytes, width)
     parts = f.offset(block.scratch, 2 * run_rows(nbytes) * CACHE_LINE_BYTES)
-    with each_step() as row:
-        with f.loop(0, per_line, width) as first:
-            columns = load_columns(row, column + first, width)
-            vectors = transpose_tiles.interleave_rows(f, columns, per_line, width)
-            place = f.offset(parts, first * CACHE_LINE_BYTES)
-            for i, vector in enumerate(vectors):
-                f.store(vector, f.offset(place, i * CACHE_LINE_BYTES), CACHE_LINE_BYTES)
-        with f.loop(0, width) as i:
-            place = f.offset(parts, i * CACHE_LINE_BYTES)
-            for run in range(0, per_line, width):
-                pieces = [
-                    f.load(f.offset(place, run * nbytes + group * CACHE_LINE_BYTES), part_type, 1)
-                    for group in range(0, per_line, width)
-                ]
-                put_line(row + i + run, transpose_tiles.concatenate(f, pieces))
+    with f.loop(0, per_line, width) as first:
+        columns = load_columns(column + first, width)
+        vectors = transpose_tiles.interleave_rows(f, columns, per_line, width)
+        place = f.offset(parts, first * CACHE_LINE_BYTES)
+        for i, vector in enumerate(vectors):
+            f.store(vector, f.offset(place, i * CACHE_LINE_BYTES), CACHE_LINE_BYTES)
+    with f.loop(0, width) as lane:
+        place = f.offset(parts, lane * CACHE_LINE_BYTES)
+        for run in range(0, per_line, width):
+            pieces = [
+                f.load(f.offset(place, run * nbytes + group * CACHE_LINE_BYTES), part_type, 1)
+                for group in range(0, per_line, width)
+            ]
+            put_line(row + lane + run, transpose_tiles.concatenate(f, pieces))
 
 
 def _join_lines(

@@ -70,6 +70,10 @@ def _cosine(z: Any) -> Any:
     return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
 
 
+def _erf_rest(x: Any) -> Any:
+    return mp.erf(x) - x
+
+
 def _erfc_scaled(t: Any) -> Any:
     """Return (1 + 2x) exp(x^2) erfc(x) for t = (x - 3) / (x + 3)."""
     if 1 - t < MIN_ARGUMENT:
@@ -246,9 +250,8 @@ def _targets() -> dict[str, Target]:
         borders = (2**exponent * (1 + mp.mpf(fraction + i) / 4) - 1 for i in (0, 1))
         first, end = (border * ERF_PIECE_SCALE for border in borders)
         lie = (first - base, min(end, ERF_SATURATION_SINGLE) - base)
-        function = mp.erf if base else lambda x: mp.erf(x) - x
-        apart, _ = _difference_quotient(function, base)
-        weight = _avoid_zero(lambda d, base=base: d / mp.erf(base + d))
+        apart, _ = _difference_quotient(mp.erf if base else _erf_rest, base)
+        _, weight = _difference_quotient(mp.erf, base)
         add(f"erf_{place}", apart, lie, weight, f32=28, from_f32=5)
     # exp(x^2) erfc(x) = W + d P(d) with d = x - base, for x with the same leading bits of
     # 1 + x / ERFC_PIECE_SCALE.
