@@ -68,7 +68,7 @@ def _make_container(kind: type, data: PyTree, children: tuple[PyTree, ...]) -> P
 
 @lru_cache(maxsize=256)
 def _unflatten_function(kind: type) -> Callable[[PyTree, Iterable[PyTree]], PyTree]:
-    entry = optree.register_pytree_node.get(kind, namespace=NAMESPACE)
+    entry: PyTree = optree.register_pytree_node.get(kind, namespace=NAMESPACE)
     function: Callable[[PyTree, Iterable[PyTree]], PyTree] = entry.unflatten_func
     return function
 

@@ -251,10 +251,11 @@ class Shown:
 
 
 def _on_numpy(promote: Any) -> Any:
-    """Wrap `promote` of JAX for arrays of another library."""
+    """Wrap `promote` of JAX for arrays of another library; Python numbers remain weakly typed."""
 
     def promoted(*arrays: Any) -> Any:
-        return promote(*map(np.asarray, arrays))
+        numbers = (bool, int, float, complex)
+        return promote(*(x if type(x) in numbers else np.asarray(x) for x in arrays))
 
     return promoted
 

@@ -21,7 +21,7 @@ X, M = np.arange(4.0, dtype="f"), np.arange(12.0, dtype="f").reshape(3, 4)
 ONES = np.ones((2, 1, 2), "f")
 
 
-def compare_errors(run: Callable[..., Any], *args: object) -> str | None:
+def compare_errors(run: Callable[..., Any], *args: Any) -> str | None:
     """Return the error of `run(namespace, numpy, *args)` with shardir; JAX has the same."""
     ours, _ = checkify.checkify(lambda *given: run(sd, snp, *given), errors=checkify.index_checks)(
         *map(snp.asarray, args)
@@ -34,7 +34,7 @@ def compare_errors(run: Callable[..., Any], *args: object) -> str | None:
     return message
 
 
-INDICES = [-4, 7, np.array([7, 0, -9])]
+INDICES: list[Any] = [-4, 7, np.array([7, 0, -9])]
 READS = [
     lambda np_, x, i, mode: x.at[1, i].get(mode=mode),
     lambda np_, x, i, mode: x.at[i, i].mul(2.0, mode=mode),
@@ -125,7 +125,7 @@ def test_traces_of_functions_with_and_without_checks_are_separate() -> None:
     """An inlined function that was traced without checks is traced again with them."""
 
     @sd.jit
-    def inner(x: sd.Array, i: sd.Array) -> sd.Array:
+    def inner(x: Any, i: Any) -> Any:
         return x.at[i].get(mode="clip")
 
     x, i = snp.asarray(X), snp.int32(9)
