@@ -18,7 +18,7 @@ from shardir.caller_warnings import warn_caller
 from shardir.errors import suggest_name
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
-from shardir.frontend.errors import ImmutableError, NotAnArrayError, UnknownMethod
+from shardir.frontend.errors import ArgumentError, ImmutableError, NotAnArrayError, UnknownMethod
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
@@ -187,6 +187,15 @@ class Operators(ArrayBase):
     `dtype`."""
 
     __slots__ = ()
+
+    def __init__(self, *args: object, **options: object) -> None:
+        """Raise `ArgumentError`: subclasses make arrays, this class is their common type."""
+        raise ArgumentError(
+            with_location(
+                "ndarray is the type of arrays and traced values, for isinstance and annotations; "
+                "make an array with array, zeros, ones, full or empty"
+            )
+        )
 
     # NumPy arrays leave `ndarray + x` to `x`.
     __array_priority__: ClassVar[int] = 100

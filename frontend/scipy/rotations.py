@@ -218,9 +218,8 @@ class Rotation(NamedTuple):
         return bool(self.quat.ndim == 1)
 
 
-class Slerp(NamedTuple):
-    """An interpolation of rotations at given times with a constant angular velocity between them;
-    `init` returns it."""
+class _SlerpFields(NamedTuple):
+    """The fields of an interpolation of rotations."""
 
     times: Any
     """The ascending times."""
@@ -230,6 +229,27 @@ class Slerp(NamedTuple):
     """The rotations at all times but the last one."""
     rotvecs: Any
     """The rotation vectors from each rotation to the next one."""
+
+
+class Slerp(_SlerpFields):
+    """An interpolation of rotations at given times with a constant angular velocity between them;
+    `init` returns it."""
+
+    __slots__ = ()
+
+    def __new__(
+        cls, times: Any, timedelta: Any = None, rotations: Any = None, rotvecs: Any = None
+    ) -> "Slerp":
+        """Return the interpolation with these fields; raise `ArgumentError` for an absent one."""
+        if timedelta is None or rotations is None or rotvecs is None:
+            raise ArgumentError(
+                with_location(
+                    "Slerp takes the fields of an interpolation: times, timedelta, rotations and "
+                    "rotvecs; call Slerp.init(times, rotations) to compute them from rotations at "
+                    "given times"
+                )
+            )
+        return super().__new__(cls, times, timedelta, rotations, rotvecs)
 
     @classmethod
     def init(cls, times: ArrayLike, rotations: Rotation) -> "Slerp":

@@ -9,8 +9,9 @@ import pytest
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.jit import jit
-from shardir.frontend.errors import ImmutableError
+from shardir.frontend.errors import ArgumentError, ImmutableError
 from shardir.frontend.numpy import api as snp
+from tests.error_assertions import error_line, raw
 
 X = np.array([[1.5, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)
 Y = np.array([[2.0, 3.0, -1.0], [1.0, 2.0, 5.0]], np.float32)
@@ -178,4 +179,12 @@ def test_an_array_is_not_changed_in_place() -> None:
     assert str(error.value).startswith(
         "arrays are never changed in place; make a new one: "
         "x = x.at[index].set(value), or .add, .multiply, .max, ..."
+    )
+
+
+@pytest.mark.parametrize("args", [(), ((2, 3),), ((2, 3), "float32")])
+def test_the_class_of_arrays_makes_none(args: tuple[object, ...]) -> None:
+    assert error_line(ArgumentError, lambda: raw(snp.ndarray)(*args)) == (
+        "ndarray is the type of arrays and traced values, for isinstance and annotations; make an "
+        "array with array, zeros, ones, full or empty"
     )

@@ -161,6 +161,9 @@ def test_identity_random_rotations_and_concatenation() -> None:
          "from_matrix got matrix of shape (6, 4); its last sizes are 3, 3"),
         (lambda: len(Rotation.identity()), ArgumentError, "one rotation has no length"),
         (lambda: Rotation.identity()[0], ArgumentError, "one rotation has no items"),
+        (lambda: Slerp([0.0, 1.0], Rotation.identity(2)), ArgumentError,
+         "Slerp takes the fields of an interpolation: times, timedelta, rotations and rotvecs; "
+         "call Slerp.init(times, rotations) to compute them from rotations at given times"),
         (lambda: Slerp.init([0.0], Rotation.identity()), ShapeError,
          "Slerp got times of shape (1,) and 1 rotations; it interpolates between two or more "
          "rotations with one time each"),
