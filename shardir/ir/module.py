@@ -9,6 +9,7 @@ captured values are loop-invariant. Each value has one definition in its functio
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from shardir.display.representation import Printed
 from shardir.errors import InterpretError
@@ -57,6 +58,21 @@ class Function(Printed):
     """The global arguments and results if the body is a per-device program, else `None`."""
 
 
+_PLACES_OF_JAXPR_PARTS: Final = {
+    "jaxpr": "the module is the program itself",
+    "eqns": "the operations are module.main.body.ops",
+    "invars": "the parameters are module.main.body.params",
+    "outvars": "the results are module.main.body.returns",
+    "in_avals": "the types are [param.type for param in module.main.body.params]",
+    "out_avals": "the types are [value.type for value in module.main.body.returns]",
+    "consts": "constants are operations `constant` in module.main.body.ops",
+    "constvars": "constants are operations `constant` in module.main.body.ops",
+    "literals": "constants are operations `constant` in module.main.body.ops",
+    "effects": "operations with effects have op.spec.effect",
+}
+"""Where a module has the parts of a jaxpr, by the attributes of JAX."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Module(Printed):
     """Meshes and functions. The first function is the entry point."""
@@ -77,6 +93,17 @@ class Module(Printed):
             if mesh.name == name:
                 return mesh
         raise KeyError(name)
+
+    if not TYPE_CHECKING:  # Type checkers find attributes that do not exist.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            message = f"'Module' object has no attribute {name!r}"
+            if name in _PLACES_OF_JAXPR_PARTS:
+                message = (
+                    f"a traced program is a module of shardir's IR, not a jaxpr with {name}; "
+                    f"{_PLACES_OF_JAXPR_PARTS[name]}"
+                )
+            raise AttributeError(message, name=name, obj=self)
 
 
 def spmd_mesh_of(module: Module) -> Mesh:
