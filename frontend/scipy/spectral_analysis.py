@@ -232,7 +232,8 @@ def _window_of_segments(
         if count > length:
             warn_caller(
                 f"nperseg of {name} is {count}, and the signal has {length} elements; "
-                f"segments have {length} elements"
+                f"segments have {length} elements",
+                UserWarning,
             )
             count = length
         return make_window(name, window, count), count
@@ -436,7 +437,8 @@ def _warn_of_gaps(weights: ArrayLike, step: int, segments: int, boundary: bool) 
     edge = len(window) // 2 if boundary else 0
     if (total[edge : len(total) - edge] <= SMALLEST_WINDOW_SUM).any():
         warn_caller(
-            "istft cannot recover the whole signal, because the windows do not overlap enough"
+            "istft cannot recover the whole signal, because the windows do not overlap enough",
+            UserWarning,
         )
 
 

@@ -90,6 +90,13 @@ def test_short_signals_have_shorter_segments() -> None:
     assert frequencies.shape == (31,)
 
 
+def test_windows_with_gaps_lose_parts_of_the_signal() -> None:
+    spectrum = np.ones((9, 4), np.complex64)
+    with pytest.warns(UserWarning, match=r"^istft cannot recover the whole signal, ") as caught:
+        signal.istft(spectrum, nperseg=16, noverlap=0, boundary=False)
+    assert [each.filename for each in caught] == [__file__]
+
+
 def test_a_function_removes_the_trend() -> None:
     options: Any = {"nperseg": 16, "axis": 0}
     _, _, found = signal.stft(REAL.T, detrend=lambda x: x - x.mean(0, keepdims=True), **options)
