@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from shardir.display.representation import abbreviate_items
+from shardir.errors import count_noun
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import MeshError
@@ -105,8 +106,8 @@ class Mesh(metaclass=_InternedMeta):
             )
         if array.ndim != len(names):
             raise MeshError(
-                f"the devices of a Mesh are arranged in {array.ndim} dimensions "
-                f"{array.shape}, and {len(names)} axes are named {names}; name every dimension"
+                f"the devices of a Mesh are arranged in {count_noun(array.ndim, 'dimension')} "
+                f"{array.shape}, and its axes are named {names}; name every dimension"
             )
         types = check_axis_types(axis_types, names)
         # The object is frozen, so this bypasses __setattr__.

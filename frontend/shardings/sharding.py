@@ -12,6 +12,7 @@ from importlib import import_module
 from math import prod
 from typing import Self, final
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.distributed.processes import process_group
@@ -380,7 +381,8 @@ class NamedSharding(Sharding):
     def sub_axes(self, rank: int) -> tuple[DimensionSharding, ...]:
         if len(self.spec) > rank:
             raise ShardingError(
-                f"{self.spec} has {len(self.spec)} entries and the value has rank {rank}; "
+                f"{self.spec} has {count_noun(len(self.spec), 'entry', 'entries')} and the value "
+                f"has rank {rank}; "
                 "use a spec with an entry for each dimension at most"
             )
         return tuple(self._dimension_sub_axes(dimension) for dimension in range(rank))

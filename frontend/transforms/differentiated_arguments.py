@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from shardir.errors import DifferentiateError
+from shardir.errors import DifferentiateError, count_noun
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.arrays.float0 import FLOAT0 as FLOAT0
 from shardir.frontend.dispatch.traced_calls import is_array_like
@@ -27,7 +27,8 @@ def resolve_argnums(
             raise ArgumentError(
                 with_location(
                     f"{what} of {parameters.name} is taken with respect to argument "
-                    f"{brief(number)}, and it was called with {len(args)} positional arguments; "
+                    f"{brief(number)}, and it was called with "
+                    f"{count_noun(len(args), 'positional argument')}; "
                     "change argnums, or pass the argument by position"
                 )
             )

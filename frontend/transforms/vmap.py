@@ -11,7 +11,7 @@ mapped.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shardir.errors import VectorizeError
+from shardir.errors import VectorizeError, count_noun
 from shardir.frontend.argument_checks import call_user_function, check_integer
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.temporary_programs import run_temporary
@@ -193,8 +193,9 @@ def _leaf_axes(
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
         raise BatchError(
             with_location(
-                f"in_axes of vmap of {name} has {len(in_axes)} entries, and it was called with "
-                f"{len(args)} positional arguments; give one entry for each, or one number for all"
+                f"in_axes of vmap of {name} has {count_noun(len(in_axes), 'entry', 'entries')}, "
+                f"and it was called with {count_noun(len(args), 'positional argument')}; give one "
+                "entry for each, or one number for all"
             )
         )
     try:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shardir.errors import InterpretError, TimeLimitError
+from shardir.errors import InterpretError, TimeLimitError, count_noun
 from shardir.interpret.expansions import EXPANSIONS
 from shardir.interpret.shards import assemble_shards, slice_shard
 from shardir.interpret.widened_arrays import (
@@ -401,7 +401,9 @@ def _check_arguments(
 ) -> list[Array]:
     arrays = [np.asarray(arg) for arg in args]
     if len(arrays) != len(types):
-        raise InterpretError(f"@{function.name} takes {len(types)} arguments, got {len(arrays)}")
+        raise InterpretError(
+            f"@{function.name} takes {count_noun(len(types), 'argument')}, got {len(arrays)}"
+        )
     for param, type, array in zip(function.body.params, types, arrays, strict=True):
         if array.shape != type.shape or array.dtype != type.numpy:
             raise InterpretError(

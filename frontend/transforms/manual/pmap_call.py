@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import prod
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import (
@@ -137,9 +138,9 @@ class PmapCall:
             if len(in_axes) != len(self.args):
                 raise BatchError(
                     with_location(
-                        f"{word} has {len(in_axes)} entries, and it was called with "
-                        f"{len(self.args)} positional arguments; give one entry for each, or one "
-                        "number for all"
+                        f"{word} has {count_noun(len(in_axes), 'entry', 'entries')}, and it was "
+                        f"called with {count_noun(len(self.args), 'positional argument')}; give "
+                        "one entry for each, or one number for all"
                     )
                 )
             in_axes = tuple(entry for i, entry in enumerate(in_axes) if i not in static)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from shardir.errors import count_noun
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.device_transfer import device_put
@@ -87,8 +88,9 @@ class ShardMapCall:
         if several and len(self.in_specs) != len(args):
             raise ArgumentError(
                 with_location(
-                    f"{word} has {len(self.in_specs)} entries, and it was called with "
-                    f"{len(args)} arguments; give one for each, or one spec for all"
+                    f"{word} has {count_noun(len(self.in_specs), 'entry', 'entries')}, and it was "
+                    f"called with {count_noun(len(args), 'argument')}; give one for each, or one "
+                    "spec for all"
                 )
             )
         entries = broadcast_prefix(_as_tuple(self.in_specs), tuple(args), is_in_spec, word)

@@ -133,8 +133,8 @@ def test_invalid_devices_are_errors() -> None:
 
 def test_invalid_names_are_errors() -> None:
     assert message(lambda: Mesh(devices(), ("a", "b"))) == (
-        "the devices of a Mesh are arranged in 1 dimensions (8,), "
-        "and 2 axes are named ('a', 'b'); name every dimension"
+        "the devices of a Mesh are arranged in 1 dimension (8,), "
+        "and its axes are named ('a', 'b'); name every dimension"
     )
     assert message(lambda: make_mesh((4, 2), ("a", "a"))) == (
         "the axes of a Mesh are ('a', 'a'); every name may occur only once; rename one axis"

@@ -67,7 +67,7 @@ def test_mismatched_sizes_are_errors() -> None:
 
 def test_invalid_axes_are_errors() -> None:
     assert error_line(BatchError, lambda: pmap(f, in_axes=(0,))(X, X)) == (
-        "in_axes of pmap of f has 1 entries, and it was called with 2 positional arguments; give "
+        "in_axes of pmap of f has 1 entry, and it was called with 2 positional arguments; give "
         "one entry for each, or one number for all"
     )
     assert error_line(AxisError, lambda: pmap(f, in_axes=2)(X)) == (

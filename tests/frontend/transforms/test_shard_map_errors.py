@@ -138,7 +138,7 @@ def test_invalid_calls_are_errors(mesh: Mesh) -> None:
         "out_specs of shard_map of f is missing; pass a PartitionSpec, or a pytree of them"
     )
     assert error_line(ArgumentError, lambda: shard_map(f, mesh, (P(), P()), P())(A)) == (
-        "in_specs of shard_map of f has 2 entries, and it was called with 1 arguments; give one "
+        "in_specs of shard_map of f has 2 entries, and it was called with 1 argument; give one "
         "for each, or one spec for all"
     )
     assert error_line(NotAnArrayError, lambda: shard_map(f, mesh, P(), P())("x")) == (
