@@ -7,8 +7,10 @@ interrupted while it writes leaves the previous checkpoint unchanged (`folder`).
 
 import json
 import os
+import stat
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -155,8 +157,14 @@ def _write_parts(
     }
     checksums = compute_checksums((array, *shapes[key]) for key, array in mine.items())
     file = writing.process_file(process_group().index)
-    save_file(mine, writing.path_of_file(file))
-    return [dict(zip(mine, checksums, strict=True)), {file: sync_file(writing.path_of_file(file))}]
+    path = writing.path_of_file(file)
+    path.touch()
+    permissions = stat.S_IMODE(path.stat().st_mode)
+    save_file(mine, path)
+    # safetensors replaces the file by one that only its owner may read.
+    with suppress(OSError):  # Some file systems have no permissions.
+        path.chmod(permissions)
+    return [dict(zip(mine, checksums, strict=True)), {file: sync_file(path)}]
 
 
 def _run_in_all_processes(target: Path, work: Callable[[], PyTree]) -> list[PyTree]:

@@ -298,3 +298,18 @@ def test_folders_must_be_paths(tmp_path: Path) -> None:
         load(tmp_path / "file")
     with pytest.raises(CheckpointError, match=r"b cannot be written: \[Errno 20\] Not a directory"):
         save(tmp_path / "file" / "b", W)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no permissions of groups")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_the_permissions_of_files_are_those_that_the_process_gives(
+    tmp_path: Path, mask: int, mode: int
+) -> None:
+    before = os.umask(mask)
+    try:
+        save(tmp_path / "checkpoint", {"x": np.ones(3, np.float32)})
+    finally:
+        os.umask(before)
+    files = sorted((tmp_path / "checkpoint").iterdir())
+    assert [file.name for file in files] == ["index.json", "process-00000.safetensors"]
+    assert [file.stat().st_mode & 0o777 for file in files] == [mode, mode]
