@@ -21,6 +21,40 @@ def tile_side(nbytes: int, machine: HostDescription, most: int = INTERLEAVE_BYTE
     return max(1, min(machine.vector_bytes // nbytes, INTERLEAVE_BYTES, 1 << most.bit_length() - 1))
 
 
+def copy_split_tiles(nbytes: int, size: int, f: LLVMFunction, block: GridBlock) -> None:
+    """Copy a block with transposed tiles whose rows, contiguous in the source, are those of two
+    loops in the target.
+
+    A row of the block stands for as many rows as the first extra word states; the second one is
+    their distance in the target. Blocks with fewer rows or columns than a tile are copied item by
+    item.
+    """
+    count = tiles_per_cache_line(nbytes, size)
+    inner, stride = block.extra(0), block.extra(1)
+    rows, columns, across = block.rows * inner, block.columns, size * count
+
+    def tiles() -> None:
+        with f.loop(0, columns, across) as a, f.loop(0, rows, size) as b:
+            column, row = f.umin(a, columns - across), f.umin(b, rows - size)
+            source = f.offset(block.addresses[0], column * block.column_strides[0] + row * nbytes)
+            target = f.offset(block.addresses[1], column * nbytes)
+            outer_row, inner_row = row // inner, row % inner
+            for line in _load_tiles(f, nbytes, size, count, source, block.column_strides[0]):
+                at = outer_row * block.row_strides[1] + inner_row * stride
+                f.store(line, f.offset(target, at), 1)
+                is_last = inner_row.is_("eq", inner - 1)
+                outer_row = f.select(is_last, outer_row + 1, outer_row)
+                inner_row = f.select(is_last, 0, inner_row + 1)
+
+    def each_inner_row() -> None:
+        with f.loop(0, inner) as i:
+            source, target = block.addresses
+            at = f.offset(source, i * nbytes), f.offset(target, i * stride)
+            copy_items(nbytes, f, block._replace(addresses=at))
+
+    f.if_else(rows.is_("uge", size) & columns.is_("uge", across), tiles, each_inner_row)
+
+
 def vector_type(nbytes: int, size: int) -> str:
     """Return the type of a vector with the items of a tile side; 16-byte items are two halves."""
     part = min(nbytes, 8)
@@ -94,7 +128,22 @@ def _transpose_tiles(
     target_stride: LLVMValue,
     streaming: bool,
 ) -> None:
-    """Transpose `count` tiles that are adjacent in the target.
+    """Transpose `count` tiles that are adjacent in the target."""
+    at = target
+    for value in _load_tiles(f, nbytes, size, count, source, source_stride):
+        f.store(value, at, CACHE_LINE_BYTES if streaming else 1, streaming)
+        at = f.offset(at, target_stride)
+
+
+def _load_tiles(
+    f: LLVMFunction,
+    nbytes: int,
+    size: int,
+    count: int,
+    source: LLVMValue,
+    source_stride: LLVMValue,
+) -> list[LLVMValue]:
+    """Return the rows of `count` transposed tiles that are adjacent in the target.
 
     As many tiles as fill a register are transposed side by side, with the instructions of one.
     """
@@ -109,11 +158,7 @@ def _transpose_tiles(
             at = f.offset(at, source_stride)
         rows = [concatenate(f, columns[i::size]) for i in range(size)]
         pieces.append(transpose_tiles(f, rows, nbytes, size))
-    at = target
-    for i in range(size):
-        value = concatenate(f, [piece[i] for piece in pieces])
-        f.store(value, at, CACHE_LINE_BYTES if streaming else 1, streaming)
-        at = f.offset(at, target_stride)
+    return [concatenate(f, [piece[i] for piece in pieces]) for i in range(size)]
 
 
 def concatenate(f: LLVMFunction, parts: list[LLVMValue]) -> LLVMValue:

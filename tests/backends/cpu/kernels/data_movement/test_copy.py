@@ -10,7 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernels.data_movement import transpose_tiles
-from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
+from shardir.backends.cpu.kernels.data_movement.block_grid import DynamicStart
+from shardir.backends.cpu.kernels.data_movement.copy import copy_phases, dynamic_copy_phases
 from tests.backends.cpu.kernels.random_layouts import integer_array, random_layout
 from tests.backends.cpu.phase_runner import RuleHarness
 
@@ -142,6 +143,55 @@ def test_transposes_of_few_rows_or_columns_use_smaller_tiles(side: int) -> None:
     for shape in ((side, 300), (300, side)):
         x = integer_array(shape, "f4")
         assert copy_and_compare(x.T, np.zeros(shape[::-1], "f4")) == [kernel]
+
+
+@pytest.mark.parametrize("machine", [None, replace(host_machine(), vector_bytes=16)])
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8"])
+@pytest.mark.parametrize(
+    "shape", [(70, 40, 9), (65, 7, 3), (64, 100, 5), (100, 300, 17), (66, 2, 9), (2, 80, 30, 3)]
+)
+def test_rows_of_two_loops_are_transposed_together(
+    shape: tuple[int, ...], dtype: str, machine: HostDescription | None
+) -> None:
+    """Filters become such that their features are contiguous; the last tiles of rows and of columns
+    overlap the ones before them."""
+    x = integer_array(shape, dtype)
+    turned = np.swapaxes(x, -1, -3)
+    (name,) = copy_and_compare(turned, np.zeros(turned.shape, dtype), machine=machine)
+    side = transpose_tiles.tile_side(x.itemsize, machine or host_machine())
+    is_split = shape[-1] % side and shape[-1] <= 2 * side and shape[-1] * shape[-2] >= side
+    assert (name == f"copy_split_tiles{x.itemsize}") == bool(is_split)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_blocks_of_two_loops_write_only_their_elements(workers: int) -> None:
+    x = integer_array((530, 200, 9), "i2")
+    surroundings = np.full((9, 200, 600), 7, "i2")
+    copy_and_compare(np.swapaxes(x, 0, 2), surroundings[:, :, :530], workers)
+    assert (surroundings[:, :, 530:] == 7).all()
+
+
+@pytest.mark.parametrize("moved", [0, 1])
+def test_rows_of_two_loops_begin_at_an_index_of_run_time(moved: int) -> None:
+    x, out = integer_array((300, 40, 9), "i2").transpose(2, 1, 0), np.zeros((9, 40, 300), "i2")
+    harness, parts = RuleHarness(2), [x, out]
+    parts[moved] = parts[moved][:, :30]
+    parts[1 - moved] = parts[1 - moved][:, 4:34]
+    start = DynamicStart(harness.view(np.array(4, np.int32)), 10, (x, out)[moved].strides[1])
+    phases = dynamic_copy_phases(
+        harness.view(parts[0]), harness.view(parts[1]), moved, [start], harness
+    )
+    harness.run(phases)
+    np.testing.assert_array_equal(out[:, 4:34], x[:, 4:34])
+    end = ("from", "to")[moved]
+    assert [phase.kernel.name for phase in phases] == [f"moves_copy_split_tiles2_{end}_i32"]
+
+
+@pytest.mark.parametrize("shape", [(40, 1, 9), (31, 3, 3)])
+def test_few_rows_or_columns_of_two_loops_are_copied(shape: tuple[int, int, int]) -> None:
+    x = integer_array((3, *shape), "u1")[:, :, :, ::-1]
+    turned = x.transpose(3, 2, 0, 1)
+    copy_and_compare(turned, np.zeros(turned.shape, "u1"))
 
 
 def test_rows_of_two_elements_are_copied_as_single_items() -> None:
