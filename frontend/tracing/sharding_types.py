@@ -464,7 +464,9 @@ class ShardingTypes:
             before = replicated_type(op.result.type.rank)
         stated = scope.from_sharding(sharding, rank)
         if not token.unreduced:  # Cotangents are not partial sums.
-            stated = replace(stated, unreduced=frozenset())
+            sizes = scope.mesh.shape
+            single = frozenset(axis for axis in stated.unreduced if sizes[axis] == 1)
+            stated = replace(stated, unreduced=single)
         if rank == op.result.type.rank:
             self.set(op.result, stated, scope)
             return

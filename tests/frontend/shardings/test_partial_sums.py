@@ -66,6 +66,31 @@ def test_an_array_becomes_unreduced_and_back(
     np.testing.assert_array_equal(np.asarray(move(pending, spec)), ROWS)
 
 
+def test_types_state_axes_of_size_1() -> None:
+    mesh = sd.make_mesh((4, 1), ("x", "z"), axis_types=(AxisType.Explicit,) * 2)
+    seen: list[str] = []
+
+    def run(a: Any) -> Any:
+        made = [
+            reshard(a, P("z")), reshard(a, P(("x", "z"))), reshard(a, P("x", "z")).T,
+            reshard(a, P(unreduced={"z"})), reshard(a, P("x", unreduced={"z"})),
+            reshard(a, P(unreduced={"x", "z"})), reshard(a, P(reduced={"z"})),
+        ]  # fmt: skip
+        seen.extend(str(sd.typeof(each)) for each in made)
+        return made
+
+    with use_mesh(mesh):
+        made = sd.jit(run)(reshard(ROWS, P("x")))
+        assert seen == [
+            "float32[8@z,4]", "float32[8@(x,z),4]", "float32[4@z,8@x]", "float32[8,4]{U:z}",
+            "float32[8@x,4]{U:z}", "float32[8,4]{U:(x,z)}", "float32[8,4]{R:z}",
+        ]  # fmt: skip
+        for i, each in enumerate(made):
+            assert str(sd.typeof(each)) == seen[i]
+            expected = ROWS.T if i == 2 else ROWS
+            np.testing.assert_array_equal(np.asarray(reshard(each, P())), expected)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int8", "int32", "complex64"])
 def test_the_first_device_holds_the_value_that_is_placed(dtype: str, executor: str) -> None:
     numbers = np.array([1, -2, 0, 100]).astype(getattr(ml_dtypes, dtype, dtype))
