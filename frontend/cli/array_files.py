@@ -35,7 +35,8 @@ def load_arguments(
             array = np.load(path, allow_pickle=False)
         # NumPy evaluates the header of a file, which may raise any exception.
         except Exception as error:
-            reason = _unpickled_reason(path) or os_error_reason(error)
+            is_readable = not isinstance(error, OSError)
+            reason = (_unpickled_reason(path) if is_readable else "") or os_error_reason(error)
             raise CommandError(f"cannot read %{name} from {str(path)!r}: {reason}") from None
         if not isinstance(array, np.ndarray):
             raise CommandError(
@@ -54,8 +55,6 @@ def load_arguments(
 
 def _unpickled_reason(path: Path) -> str:
     """Return why a file would have to be unpickled, as NumPy's error proposes, or `""`."""
-    if not path.is_file():
-        return ""
     with path.open("rb") as file:
         start = file.read(len(NPY_MAGIC))
         if start and not start.startswith((NPY_MAGIC, ZIP_MAGIC)):
