@@ -114,7 +114,8 @@ def _explain_device_program(
     """Return the requested reports about the program of each device."""
     if not (communication or memory):
         return []
-    parted, reports = Pipeline.parse(pipeline)(target.module), []
+    parted = Pipeline.parse(pipeline)(target.module)
+    reports: list[object] = []
     if communication:
         reports.append(explaining.communication(parted, places=target.locations))
     if memory:

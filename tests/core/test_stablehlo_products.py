@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from shardir.errors import OpaqueOperationError
 from shardir.interpret.interpreter import evaluate
-from shardir.ops.opaque import OpaqueOperationError, check_no_opaque_operations
+from shardir.ops.opaque import check_no_opaque_operations
 from shardir.passes import Pipeline
 from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read

@@ -19,6 +19,7 @@ from shardir.frontend.dispatch import jit_function as jit_module
 from shardir.frontend.errors import ArgumentError, SettingError, ShapeError
 from shardir.frontend.source_locations import is_internal_code
 from shardir.sharding import PartitionSpec as P
+from tests.error_assertions import raw
 
 PROGRAM = """\
 import shardir
@@ -206,7 +207,7 @@ CALLS: dict[str, tuple[Callable[[], object], list[str]]] = {
     "vjp": (lambda: shardir.vjp(multiply, X), ["multiply"]),
     "linearize": (lambda: shardir.linearize(multiply, X), ["multiply"]),
     "linear_transpose": (lambda: shardir.linear_transpose(multiply, X), ["multiply"]),
-    "closure_convert": (lambda: shardir.closure_convert(7, X), []),
+    "closure_convert": (lambda: shardir.closure_convert(raw(7), X), []),
     "jacfwd": (lambda: shardir.jacfwd(multiply)(X), ["multiply"]),
     "hessian": (lambda: shardir.hessian(multiply)(X), ["multiply"]),
     "checkpoint": (lambda: shardir.jit(shardir.checkpoint(multiply))(X), ["multiply"]),

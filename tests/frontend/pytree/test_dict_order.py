@@ -146,7 +146,7 @@ def test_keyword_arguments_of_functions_are_sorted() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{1: X, "a": X}, {None: X, 2: X}, Box({1: X, "a": X}), [defaultdict(list, {1: X, "a": X})]],
+    [{1: X, "a": X}, {None: X, 2: X}, Box({1: X, "a": X}), [defaultdict(None, {1: X, "a": X})]],
     ids=["dict", "None", "registered", "defaultdict"],
 )
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Types inside of `use_abstract_mesh` with other axes than those of the program, as in JAX."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def mesh() -> Iterator[sd.Mesh]:
 
 
 def types_inside(
-    fun: Callable[[Any], Any], x: Any, renamed: AbstractMesh
+    fun: Callable[[Any], Any], x: Any, renamed: sd.Mesh | AbstractMesh
 ) -> tuple[list[str], sd.Array]:
     """Return the types of the results of `fun` inside of a block, and the last result."""
     seen: list[str] = []
@@ -165,7 +166,7 @@ def test_a_constraint_asserts_the_type_on_the_mesh_of_the_block(mesh: sd.Mesh) -
     x = sd.device_put(X, NamedSharding(mesh, P("x", "y")))
     for spec in (P("p"), P()):
         with pytest.raises(ShardingMismatchError):
-            types_inside(lambda x, spec=spec: lax.with_sharding_constraint(x, spec), x, RENAMED[0])
+            types_inside(partial(lax.with_sharding_constraint, shardings=spec), x, RENAMED[0])
     seen, _ = types_inside(
         lambda x: lax.with_sharding_constraint(reshard(x, P("p")), P("p")), x, RENAMED[0]
     )
