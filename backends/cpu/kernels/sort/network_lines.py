@@ -21,7 +21,7 @@ from shardir.backends.cpu.kernels.data_movement.element_cast import fits_before
 from shardir.backends.cpu.kernels.sort.sort_keys import LARGEST_BITS, NAN_BITS
 from shardir.ir.dtypes import FLOATS, UNSIGNED
 
-BIT_KEYS = ("f16", "bf16")
+BIT_KEYS = frozenset(name for name in FLOATS if element_values.ELEMENT_BYTES[name] == 2)
 """Types whose keys are made from the bits of the elements, without a conversion to f32."""
 
 
