@@ -4,6 +4,9 @@ import pytest
 
 from shardir.errors import PropagateError
 from shardir.passes.explain import explain
+from shardir.passes.propagation.draft import FunctionDraft
+from shardir.passes.propagation.propagate import edge_owners, stated_shardings
+from shardir.passes.propagation.sharding_groups import merge_groups, unify_groups
 from shardir.text.parser import parse
 from tests.passes.propagation.propagation_result import MESH, propagate, types_by_name
 
@@ -210,6 +213,36 @@ func @f(
 """)
     assert {types[name] for name in ("r", "p", "p.1", "q", "b.1")} == {"f32[8@x]"}
     assert types["b"] == "f32[8@z]"
+
+
+@pytest.mark.parametrize(("member", "moved"), [("r", ["r"]), ("p", [])])
+def test_only_constraints_of_results_follow_the_edge_of_a_loop(
+    member: str, moved: list[str]
+) -> None:
+    """The group has conflicts, so that each member gets a constraint."""
+    group = f"sharding_group(%{member}, group=0)"
+    module = parse(f"""{MESH}\
+func @f(
+  %a: f32[8@x],
+  %b: f32[8@y],
+) -> (f32[8]) {{
+  %r = scan(%a, carries=1, length=4) : f32[8] {{
+    (%p: f32[8]) =>
+    {group if member == "p" else ""}
+    %q = neg(%p) : f32[8]
+    yield %q
+  }}
+  {group if member == "r" else ""}
+  sharding_group(%a, group=0)
+  sharding_group(%b, group=0)
+  return %r
+}}
+""")
+    draft = FunctionDraft(module.main)
+    owners, stated = edge_owners(draft), stated_shardings(draft)
+    meshes = {mesh.name: mesh for mesh in module.meshes}
+    unify_groups(draft, merge_groups(draft), owners, stated, {}, meshes)
+    assert [value.name for value in draft.moved_behind] == moved
 
 
 def test_each_copy_of_a_constant_is_a_member() -> None:

@@ -162,3 +162,12 @@ def test_a_call_of_which_scalar_results_are_used_stays_for_these_uses() -> None:
         "  %y = optimization_barrier(%c) : f32[4]\n  %z = optimization_barrier(%d) : f32[]",
     )
     assert found[-2:] == ["%y = optimization_barrier(%c.1)", "%z = optimization_barrier(%d)"]
+
+
+def test_a_group_of_shardings_in_a_call_of_constants_does_not_prevent_copies() -> None:
+    found = calls(
+        "    %q = neg(%p) : f32[4]\n    sharding_group(%q, group=0)\n    yield %p, %q",
+        "4",
+        "  %y = optimization_barrier(%c) : f32[4]\n  %z = optimization_barrier(%d) : f32[4]",
+    )
+    assert found[-2:] == ["%y = optimization_barrier(%c)", "%z = optimization_barrier(%d.1)"]
