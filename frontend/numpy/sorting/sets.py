@@ -9,6 +9,7 @@ from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import array_conversion, filling, ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import nonzero, take
@@ -128,11 +129,17 @@ def setdiff1d(
 ) -> Tracer:
     """Return the values of the first array that the second does not contain, in ascending order.
 
-    Missing values up to `size` are `fill_value`, by default 0.
+    They have the type of the first array. Missing values up to `size` are `fill_value`, by default
+    0.
     """
     assume_unique = check_flag("assume_unique of setdiff1d", assume_unique)
     if size is not None:
         return _difference(ar1, ar2, fill_value, size)
+    first, second = map(array_conversion.asarray, (ar1, ar2))
+    if first.dtype != dtypes.result_type(first, second):
+        # The values are those of the first array, which its promotion could round.
+        values = reshaping.ravel(first) if assume_unique else unique(first)
+        return values[~isin(values, second)]
     free = None if assume_unique else concrete_unsharded_arrays(ar1, ar2)
     if free is not None:
         return select_set_values(free, "first")
@@ -144,7 +151,7 @@ def setdiff1d(
 @public(static=("size",), name="setdiff1d")
 def _difference(ar1: ArrayLike, ar2: ArrayLike, fill_value: ArrayLike | None, size: int) -> Tracer:
 
-    first, second = (reshaping.ravel(x) for x in promote(*as_operands(ar1, ar2)))
+    first, second = (reshaping.ravel(x) for x in as_operands(ar1, ar2))
     values, counts = unique(first, return_counts=True, size=max(first.shape[0], 1))
     return _select_values(values, ~isin(values, second) & (counts > 0), fill_value, size)
 

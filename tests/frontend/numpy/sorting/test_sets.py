@@ -294,3 +294,15 @@ def test_sets_of_bf16_order_nan_as_wider_floats() -> None:
     got = snp.intersect1d(narrow[0], narrow[1], return_indices=True)
     for mine, other in zip(got, np.intersect1d(first, second, return_indices=True), strict=True):
         np.testing.assert_array_equal(np.asarray(mine).astype(np.float32), other)
+
+
+@pytest.mark.parametrize("options", [{}, {"assume_unique": True}, {"size": 3}])
+def test_a_difference_has_the_values_of_the_first_array(options: dict[str, Any]) -> None:
+    """They are not promoted with those of the second one, whose type could round them."""
+    first = np.array([2**24 + 1, 3, 2**24 + 3], np.int32)
+    found = snp.setdiff1d(first, np.array([3.0, 7.5], np.float32), **options)
+    assert found.dtype == np.int32
+    assert sorted(np.asarray(found).tolist())[-2:] == [2**24 + 1, 2**24 + 3]
+    same = snp.setdiff1d([1.5, 2.5], [2], **options)
+    assert same.dtype == np.float32
+    assert np.asarray(same).tolist()[:2] == [1.5, 2.5]
