@@ -14,16 +14,23 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_elementwise,
     emit_select,
     inexact_kind,
+    is_complex,
 )
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer, promote_to
+from shardir.frontend.tracing.operands import as_tracer, operand_dtype, promote_to
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.frontend.tracing.weak_types import strip_weak_types
+from shardir.frontend.tracing.weak_types import strip_weak_type, strip_weak_types
 
 
 def promote_to_float(x: ArrayLike) -> Tracer:
     """Promote `x` to a floating type: integers and bools become floats."""
     return promote_to(inexact_kind(x), x)[0]
+
+
+def _promote_bools_weakly(x: ArrayLike) -> Tracer:
+    """Promote `x` to a floating type; bools become weakly typed floats, as beside a number."""
+    dtype, is_weak = inexact_kind(x)
+    return promote_to((dtype, is_weak or operand_dtype(x)[0] == "bool"), x)[0]
 
 
 def promote_to_weak_float(x: ArrayLike, *others: object) -> Tracer:
@@ -93,10 +100,12 @@ swish = silu
 @public()
 def softplus(x: ArrayLike) -> Tracer:
     """Return log(1 + exp(x)), elementwise, without overflow."""
-    return _softplus(promote_to_float(x))
+    return _softplus(_promote_bools_weakly(x))
 
 
 def _softplus(x: Tracer) -> Tracer:
+    if is_complex(x):
+        return strip_weak_type(math_functions.logaddexp(x, 0))
     # At 0, where the derivative of |x| is 1, x is included, so that the sum has the derivative 1/2.
     rest = emit_elementwise(
         "log1p", emit_elementwise("exp", emit_elementwise("neg", emit_elementwise("abs", x)))
@@ -158,14 +167,14 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Tracer:
 @public()
 def mish(x: ArrayLike) -> Tracer:
     """Return x * tanh(softplus(x)), elementwise."""
-    x = promote_to_float(x)
+    x = _promote_bools_weakly(x)
     return x * emit_elementwise("tanh", _softplus(x))
 
 
 @public()
 def soft_sign(x: ArrayLike) -> Tracer:
     """Return x / (|x| + 1), elementwise."""
-    x = promote_to_float(x)
+    x = _promote_bools_weakly(x)
     return x / (emit_elementwise("abs", x) + 1)
 
 

@@ -27,6 +27,7 @@ from shardir.frontend.scipy.special_functions.bessel import i0 as of_order_zero
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, promote_inexact
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_type
 
 
 def _as_vector(name: str, x: ArrayLike) -> Tracer:
@@ -131,7 +132,7 @@ def _polydiv(u: ArrayLike, v: ArrayLike) -> tuple[Tracer, Tracer]:
         factor = rest[i] / divisor[0]
         quotient.append(factor)
         rest = as_tracer(rest - padding.pad(factor * divisor, (i, count - 1 - i)))
-    return concatenation.stack(quotient), rest
+    return strip_weak_type(concatenation.stack(quotient)), rest
 
 
 @public(static=("deg", "full", "cov"))

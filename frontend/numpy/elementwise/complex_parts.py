@@ -13,10 +13,10 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     is_complex,
 )
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import align, as_tracer, convert
+from shardir.frontend.tracing.operands import align, as_tracer, convert, operand_dtype
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.dtypes import DTYPE_INFO
-from shardir.ir.types import FLOATS, UNSIGNED
+from shardir.ir.types import FLOATS, INEXACT, UNSIGNED
 
 
 @public()
@@ -91,7 +91,10 @@ def angle(z: ArrayLike, deg: bool = False) -> Tracer:
 
     The result is a float in radians, or in degrees if `deg` is true.
     """
-    (z,) = align(z, kind=(default_float_kind(z)[0], False))
+    dtype, is_weak = default_float_kind(z)
+    # As in JAX, integers become floats that are not weakly typed.
+    is_weak = is_weak and operand_dtype(z)[0] in INEXACT
+    (z,) = align(z, kind=(dtype, is_weak))
     parts = (
         (emit_elementwise("imag", z), emit_elementwise("real", z))
         if is_complex(z)

@@ -257,7 +257,7 @@ def _gradient_along(x: Tracer, dim: int, gap: ArrayLike) -> Tracer:
                 f"{size} elements"
             )
         )
-    (steps,) = promote_to((x.value.type.dtype, False), as_tracer(diff(given)))
+    (steps,) = promote_to((x.value.type.dtype, given.weak_type), as_tracer(diff(given)))
 
     def along(part: Tracer) -> Tracer:
         return broadcast_in_dim(part, replace_dim_size(x.shape, dim, part.shape[0]), (dim,))

@@ -27,6 +27,7 @@ from shardir.frontend.shardings.resharding import call_with_out_sharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_inexact, reshape, splat
 from shardir.frontend.tracing.tracer import Tracer
+from shardir.frontend.tracing.weak_types import strip_weak_type
 from shardir.ir.types import INTEGERS, NumpyArray
 
 MAX_COMPARED_EDGES = 33
@@ -274,7 +275,10 @@ def histogramdd(
     ranges = [None] * rank if range is None else list(range)
     if len(each) != rank or len(ranges) != rank:
         raise ArgumentError(with_location(f"histogramdd takes bins and ranges for {rank} columns"))
-    edges = [histogram_bin_edges(sample[:, i], each[i], ranges[i]) for i, _ in enumerate(each)]
+    edges = [
+        strip_weak_type(histogram_bin_edges(sample[:, i], each[i], ranges[i]))
+        for i, _ in enumerate(each)
+    ]
     return _count_grid(sample, weights, edges, check_flag("density of histogramdd", density)), edges
 
 

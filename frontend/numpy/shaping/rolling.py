@@ -73,7 +73,8 @@ def _roll_traced(a: ArrayLike, shift: ArrayLike, axis: AxisLike) -> Tracer:
         start = arithmetic.remainder(-convert(move, "i32"), max(size, 1))
         zero = splat(0, start.value.type)
         starts = [start if d == dim else zero for d in range(x.ndim)]
-        x = emit("dynamic_slice", concatenate_parts([x, x], dim), *starts, result=x.value.type)
+        twice = concatenate_parts([x, x], dim)
+        x = emit("dynamic_slice", twice, *starts, result=x.value.type, weak=x.weak_type)
     return x
 
 

@@ -147,7 +147,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Tracer:
     """Return the i32 indices that correspond to `partition`."""
     x, dim = _flatten_or_axis(a, axis, "argpartition")
     canonicalize_axis(kth, x.shape[dim])
-    return convert(argsort(x, dim), "i32")
+    return convert(argsort(x, dim), "i32", x.weak_type)
 
 
 @public()

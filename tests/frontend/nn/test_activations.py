@@ -12,6 +12,7 @@ import shardir as sd
 from shardir.frontend.errors import ShapeError
 from shardir.frontend.nn import api as nn
 from tests.namespace import close, ops, run
+from tests.optional_dependencies import require
 
 DATA: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "data" / "activations.json").read_text("utf-8")
@@ -90,3 +91,14 @@ def test_squareplus_promotes_both_operands() -> None:
     found = nn.squareplus(np.array([True]), np.float16(4))
     assert found.dtype == np.float16
     assert float(nn.squareplus(np.array([100], np.int8))[0]) == pytest.approx(100.01)
+
+
+@pytest.mark.parametrize("name", ["softplus", "mish"])
+def test_activations_of_complex_numbers_are_those_of_jax(name: str) -> None:
+    require("jax")
+    import jax
+
+    x = np.array([0.5 + 0.25j, -1.0 - 2.0j, 3.0j], np.complex64)
+    np.testing.assert_allclose(
+        np.asarray(getattr(nn, name)(x)), np.asarray(getattr(jax.nn, name)(x)), rtol=1e-5
+    )

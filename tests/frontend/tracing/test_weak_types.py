@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir
 from shardir import eval_shape, jit, lax, numpy as snp, typeof
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.pytree import tree
+from tests.optional_dependencies import require
 
 WEAK = ShapeDtypeStruct((4,), np.float32, weak_type=True)
 STRONG = ShapeDtypeStruct((4,), np.float32)
@@ -65,3 +67,41 @@ def test_functions_of_concrete_arrays_remove_weak_types() -> None:
     array: Array = from_numpy(np.ones(4, np.float32), weak=True)
     assert not snp.compress(np.array([True, False]), array).weak_type
     assert not snp.extract(np.array([True] * 4), array).weak_type
+
+
+LIKE_JAX: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "angle": lambda np_, nn_, x: np_.angle(x),
+    "polyint": lambda np_, nn_, x: np_.polyint(x),
+    "polydiv": lambda np_, nn_, x: np_.polydiv(x, x[:2]),
+    "gradient": lambda np_, nn_, x: np_.gradient(x, x),
+    "gradient of given coordinates": lambda np_, nn_, x: np_.gradient(x, np_.arange(3.0)),
+    "roll": lambda np_, nn_, x: np_.roll(x, np_.asarray([1])),
+    "soft_sign": lambda np_, nn_, x: nn_.soft_sign(x),
+    "softplus": lambda np_, nn_, x: nn_.softplus(x),
+    "mish": lambda np_, nn_, x: nn_.mish(x),
+    "argpartition": lambda np_, nn_, x: np_.argpartition(x.real, 1),
+    "histogram2d": lambda np_, nn_, x: np_.histogram2d(x.real, x.real, bins=[x.real, x.real]),
+    "setdiff1d": lambda np_, nn_, x: np_.setdiff1d(x, np_.zeros(2, complex), size=2),
+}
+
+
+@pytest.mark.parametrize("name", LIKE_JAX)
+@pytest.mark.parametrize("number", [True, 1, 1.0, 1j])
+def test_weak_types_of_functions_are_those_of_jax(name: str, number: complex) -> None:
+    require("jax")
+    import jax
+
+    def results(top: Any, numpy: Any, nn: Any) -> list[tuple[object, bool]]:
+        x = numpy.stack([numpy.asarray(number)] * 3)
+        return [
+            (np.dtype(leaf.dtype), leaf.weak_type)
+            for leaf in tree.leaves(top.eval_shape(lambda: LIKE_JAX[name](numpy, nn, x)))
+        ]
+
+    if number is True and name == "argpartition":
+        return  # JAX refuses bools.
+    found = results(shardir, snp, shardir.nn)
+    expected = results(jax, jax.numpy, jax.nn)
+    if name == "setdiff1d":
+        found, expected = ([(dtype, False) for dtype, _ in each] for each in (found, expected))
+    assert found == expected
