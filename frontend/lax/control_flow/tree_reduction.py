@@ -33,20 +33,21 @@ def reduce_pairwise(
 
     rest = tuple(n for d, n in enumerate(operands[0].shape) if d not in dims)
     length = prod(operands[0].shape[d] for d in dims)
+    # The other dimensions are kept, because a mesh may shard them.
     values = tuple(
-        reshaping.reshape(
-            reshaping.moveaxis(x, dims, tuple(range(len(dims)))), (length, prod(rest))
-        )
+        reshaping.reshape(reshaping.moveaxis(x, dims, tuple(range(len(dims)))), (length, *rest))
         for x in operands
     )
     start = tuple(
-        reshaping.broadcast_to(array_conversion.asarray(x, y.dtype), (1, prod(rest)))
+        reshaping.broadcast_to(array_conversion.asarray(x, y.dtype), (1, *rest))
         for x, y in zip(initial, operands, strict=True)
     )
-    combine_rows = vmap(vmap(combine))
+    combine_rows: UserFunction = combine
+    for _ in range(1 + len(rest)):
+        combine_rows = vmap(combine_rows)
     while length > 1:
         half = length // 2
-        pairs = tuple(reshaping.reshape(x[: 2 * half], (half, 2, -1)) for x in values)
+        pairs = tuple(reshaping.reshape(x[: 2 * half], (half, 2, *rest)) for x in values)
         combined = combine_rows(tuple(x[:, 0] for x in pairs), tuple(x[:, 1] for x in pairs))
         odd = tuple(x[2 * half :] for x in values)
         values = tuple(concatenation.concatenate(both) for both in zip(combined, odd, strict=True))
