@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.common_mesh import express_spec
-from shardir.frontend.shardings.mesh import Mesh
+from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec
 from shardir.frontend.shardings.sharding import NamedSharding
 from shardir.frontend.tracing.sharding_type import ShardingType, replicated_type
@@ -33,6 +33,13 @@ class MeshScope:
     def has_axes_of(self, mesh: Mesh) -> bool:
         """Return whether `mesh` has the same axes."""
         return self.mesh.shape_tuple == mesh.shape_tuple
+
+    def has_devices_of(self, mesh: Mesh) -> bool:
+        """Return whether `mesh` has the same devices in the same order, or states their number."""
+        is_abstract = isinstance(mesh, AbstractMesh) or isinstance(self.mesh, AbstractMesh)
+        if is_abstract:
+            return not mesh.empty and mesh.size == self.mesh.size
+        return mesh.device_assignment == self.mesh.device_assignment
 
     def without_auto_axes(self, type: ShardingType) -> ShardingType:
         """Return a type without the axes that the compiler determines."""

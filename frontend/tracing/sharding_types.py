@@ -156,17 +156,20 @@ class ShardingTypes:
         return replicated_type(rank)
 
     def check_mesh(self, sharding: object) -> MeshScope:
-        """Return the scope of the mesh of a public sharding; raises `ShardingTypeError` for another
-        mesh."""
+        """Return the scope of the mesh of a public sharding; raises `ShardingTypeError` for a mesh
+        of other devices."""
         if not isinstance(sharding, NamedSharding):
             return self._scope
         for scope in (self._scope, *self._scopes):
             if scope.has_axes_of(sharding.mesh):
                 return scope
+        if self._scope.has_devices_of(sharding.mesh):
+            self._scopes.append(MeshScope(sharding.mesh, frozenset(sharding.mesh.explicit_axes)))
+            return self._scopes[-1]
         raise ShardingTypeError(
             with_location(
                 f"{sharding} is used in a program on {self.mesh!r}; all arrays on meshes with "
-                "Explicit axes must use one mesh; move one with device_put before the call"
+                "Explicit axes must use the same devices; move one with device_put before the call"
             )
         )
 
@@ -268,10 +271,30 @@ class ShardingTypes:
 
         Raises `ShardingTypeError` for a conflict, unless it is permitted.
         """
+        before, self._scope = self._scope, self._scope_of_op(op)
+        try:
+            self._infer(op)
+        finally:
+            self._scope = before
+
+    def _scope_of_op(self, op: Op) -> MeshScope:
+        """Return the scope of an operation: that of the entered mesh, if a value has been on it,
+        otherwise that of its operands."""
+        entered = current_mesh()
+        for scope in (self._scope, *self._scopes):
+            if entered is not None and scope.has_axes_of(entered):
+                return scope
+        owns = map(self._identity, op.operands)
+        scopes = {self._find_scope(own) for own in owns if own in self._types}
+        return scopes.pop() if len(scopes) == 1 else self._scope
+
+    def _infer(self, op: Op) -> None:
         if self._scope.is_auto:
             return
         if op.blocks:
-            self._set_results(op, self._results_of_blocks(op))
+            for value, (type, scope) in zip(op.results, self._results_of_blocks(op), strict=True):
+                if type is not None:
+                    self._set_result(value, type, False, scope)
             return
         if op.spec is ops.sharding_constraint:
             self._infer_constraint(op)
@@ -318,8 +341,8 @@ class ShardingTypes:
             if type is not None and scope is not self._scope:
                 reason = (
                     f"operand {i} of {op.name}, {format_type(value.type, type)}, is on "
-                    f"{scope.mesh!r}, and this line is on {self.mesh!r} (use_abstract_mesh); "
-                    "reshard it to this mesh first (sharding.reshard)"
+                    f"{scope.mesh!r}, and the operation is on {self.mesh!r}; reshard it to this "
+                    "mesh first (sharding.reshard)"
                 )
                 self.refuse(reason)
                 type = self._scope.convert(type, scope)
@@ -331,11 +354,16 @@ class ShardingTypes:
     ) -> None:
         for value, type in zip(op.results, types, strict=True):
             if type is not None:
-                self.set(value, type)
-                if is_free:
-                    self._free.add(value)
-                if self._scope.auto & self.explicit_axes:
-                    self._open.add(value)
+                self._set_result(value, type, is_free, self._scope)
+
+    def _set_result(
+        self, value: Value, type: ShardingType, is_free: bool, scope: MeshScope
+    ) -> None:
+        self.set(value, type, scope)
+        if is_free:
+            self._free.add(value)
+        if scope.auto & scope.explicit_axes:
+            self._open.add(value)
 
     def _record_sums(self, op: Op, operands: Sequence[ShardingType | None]) -> None:
         """Record along which axes the result of an operation may be unreduced."""
@@ -409,14 +437,14 @@ class ShardingTypes:
                 self.set(param, type, self._find_scope(self._identity(value)))
             self.infer_block(block.ops)
 
-    def _results_of_blocks(self, op: Op) -> list[ShardingType | None]:
-        """Return the types of the results of an operation with blocks."""
+    def _results_of_blocks(self, op: Op) -> list[tuple[ShardingType | None, MeshScope]]:
+        """Return the types of the results of an operation with blocks, and their scopes."""
         if op.spec is ops.manual_computation:
             returns = op.blocks[0].returns
             pairs = zip(op.attrs["out_axes"], returns, strict=True)
             return [self._manual_type(axes, self.find(value)) for axes, value in pairs]
         if op.spec.edges is None:
-            return [None] * len(op.results)
+            return [(None, self._scope)] * len(op.results)
         block = op.blocks[-1] if op.spec is ops.while_ else op.blocks[0]
         types = [self.find(value) for value in block.returns]
         if op.spec is ops.scan:
@@ -425,15 +453,16 @@ class ShardingTypes:
                 None if type is None else replace(type, dims=((), *type.dims))
                 for type in types[count:]
             ]
-        return types
+        scopes = [self._find_scope(self._identity(value)) for value in block.returns]
+        return list(zip(types, scopes, strict=True))
 
     def _manual_type(
         self, out_axes: Sequence[Sequence[Axis]], inner: ShardingType | None
-    ) -> ShardingType:
-        """Return the type of a global result of a manual computation; `inner` is that of a
-        shard."""
+    ) -> tuple[ShardingType, MeshScope]:
+        """Return the type and the scope of a global result of a manual computation; `inner` is the
+        type of a shard."""
         requested = list(self.program.requested_shardings)
-        dims = []
+        dims, scope = [], self._scope
         for axes in out_axes:
             names = []
             for axis in axes:
@@ -441,10 +470,11 @@ class ShardingTypes:
                 sharding, _ = requested[int(number)]
                 assert isinstance(sharding, NamedSharding)
                 names.append(sharding.mesh.axis_names[int(position)])
-            dims.append(tuple(name for name in names if name in self.explicit_axes))
+                scope = self.check_mesh(sharding)
+            dims.append(tuple(name for name in names if name in scope.explicit_axes))
         if inner is not None:
             dims = [(*outer, *axes) for outer, axes in zip(dims, inner.dims, strict=True)]
-        return ShardingType(tuple(dims))
+        return ShardingType(tuple(dims)), scope
 
     def _infer_constraint(self, op: Op) -> None:
         """Set the type of a constrained value; open dimensions keep the axes of the operand."""

@@ -80,7 +80,7 @@ def on_outer_mesh(sharding: UserSharding, outer: Mesh) -> UserSharding:
 
     Inside of `auto_axes` and `explicit_axes`, it is on a mesh with other types of axes.
     """
-    if not isinstance(sharding, NamedSharding) or sharding.mesh.shape != outer.shape:
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.shape_tuple != outer.shape_tuple:
         return sharding
     spec = sharding.spec
     while not outer.has_explicit_axes and spec and not spec[-1]:

@@ -2,7 +2,7 @@
 
 import itertools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -322,14 +322,22 @@ def test_a_result_of_vmap_without_arguments_has_the_batch_axes() -> None:
     assert types_of(mapped, "f32[8@x]") == "float32[4,8@x]"
 
 
-def test_two_meshes_in_one_program_are_an_error(mesh: sd.Mesh) -> None:
+def test_operands_on_two_meshes_are_an_error(mesh: sd.Mesh) -> None:
     other = sd.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
     x = sd.device_put(np.ones(8, np.float32), NamedSharding(other, P("x")))
     with pytest.raises(ShardingTypeError) as caught:
         sd.jit(lambda a, b: a + b)(x, make_operand("f32[8@x]"))
     assert first_line(caught) == (
-        f"{NamedSharding(mesh, P('x'))} is used in a program on {other!r}; all arrays on meshes "
-        "with Explicit axes must use one mesh; move one with device_put before the call"
+        f"operand 0 of add, float32[8@x], is on {other!r}, and the operation is on {mesh!r}; "
+        "reshard it to this mesh first (sharding.reshard)"
+    )
+    small = sd.make_mesh((4,), ("x",), axis_types=AxisType.Explicit)
+    sharding = NamedSharding(small, P("x"))
+    with pytest.raises(ShardingTypeError) as caught:
+        sd.jit(lambda a, b: a + b)(x, sd.device_put(np.ones(8, np.float32), sharding))
+    assert first_line(caught) == (
+        f"{sharding} is used in a program on {other!r}; all arrays on meshes with Explicit axes "
+        "must use the same devices; move one with device_put before the call"
     )
 
 
@@ -793,14 +801,19 @@ def test_segments_have_the_stated_sharding(method: str) -> None:
     np.testing.assert_array_equal(made, reduce_segments(np.asarray(rows), ids, 3))
 
 
-def test_out_sharding_is_on_the_mesh_of_the_program(mesh: sd.Mesh) -> None:
+def test_out_sharding_may_be_on_another_mesh_of_the_devices(mesh: sd.Mesh) -> None:
     other = mesh.update(axis_sizes=(8, 1), axis_names=("z", "w"))
-    for function in (
-        lambda a: snp.dot(a, a.T, out_sharding=NamedSharding(other, P())),
-        lambda a: reshard(a, NamedSharding(other, P("z"))),
+    x = make_operand("f32[8@x,16]")
+    for function, expected in (
+        (
+            lambda a: snp.dot(a, a.T, out_sharding=NamedSharding(other, P("z"))),
+            np.asarray(x) @ np.asarray(x).T,
+        ),
+        (lambda a: reshard(a, NamedSharding(other, P("z"))), x),
     ):
-        with pytest.raises(ShardingTypeError, match="is used in a program on Mesh"):
-            sd.jit(function)(make_operand("f32[8@x,16]"))
+        made = sd.jit(function)(x)
+        assert made.sharding == NamedSharding(other, P("z", None))
+        np.testing.assert_allclose(made, expected, rtol=1e-6)
 
 
 def test_zeros_like_a_type_on_an_abstract_mesh_have_its_sharding(mesh: sd.Mesh) -> None:
@@ -814,3 +827,23 @@ def test_zeros_like_a_type_on_an_abstract_mesh_have_its_sharding(mesh: sd.Mesh) 
         (8,), np.float32, sharding=NamedSharding(AbstractMesh((8,), "z"), P("z"))
     )
     assert str(sd.typeof(snp.zeros_like(other))) == "float32[8]"
+
+
+@pytest.mark.parametrize(
+    ("fun", "type"),
+    [
+        (lambda a: lax.reduce_window(a, 0.0, lax.max, (1, 3, 2), (1, 2, 1), "VALID"),
+         "float32[8@x,1,4]"),
+        (lambda a: lax.reduce_window(a, 2.0, lambda p, q: p * q * 1, (1, 2, 1), (1, 1, 1), "SAME"),
+         "float32[8@x,4,5]"),
+        (lambda a: lax.reduce(a, 0.0, lambda p, q: snp.maximum(p, q) * 1, (2,)), "float32[8@x,4]"),
+        (lambda a: lax.reduce(a, 0.0, lambda p, q: snp.maximum(p, q) * 1, (1, 2)), "float32[8@x]"),
+    ],
+)  # fmt: skip
+def test_reductions_by_any_computation_keep_the_axes_of_other_dimensions(
+    fun: Callable[[Any], Any], type: str, mesh: sd.Mesh
+) -> None:
+    numbers = np.random.default_rng(0).normal(size=(8, 4, 5)).astype(np.float32)
+    made = sd.jit(fun)(sd.device_put(numbers, NamedSharding(mesh, P("x"))))
+    assert str(sd.typeof(made)) == type
+    np.testing.assert_allclose(made, fun(numbers), rtol=1e-6)

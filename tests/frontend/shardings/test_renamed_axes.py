@@ -10,7 +10,11 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
-from shardir.frontend.errors import ShardingMismatchError, ShardingTypeError
+from shardir.frontend.errors import (
+    IncompatibleDevicesError,
+    ShardingMismatchError,
+    ShardingTypeError,
+)
 from shardir.sharding import (
     AbstractMesh,
     AxisType,
@@ -133,8 +137,8 @@ def test_operations_on_values_of_the_mesh_outside_are_refused(
     if not spec:
         operand = operand.replace("@x", "").replace("@y", "")
     assert first_line(caught) == (
-        f"{operand} is on Mesh('x': 4, 'y': 2), and this line is on Mesh('p': 4, 'q': 2) "
-        "(use_abstract_mesh); reshard it to this mesh first (sharding.reshard)"
+        f"{operand} is on Mesh('x': 4, 'y': 2), and the operation is on Mesh('p': 4, "
+        "'q': 2); reshard it to this mesh first (sharding.reshard)"
     )
     with sd.config(explicit_sharding="lenient"):
         _, made = types_inside(fun, x, RENAMED[0])
@@ -153,9 +157,8 @@ def test_operations_on_values_of_the_block_are_refused_outside(mesh: sd.Mesh) ->
     with pytest.raises(ShardingTypeError) as caught:
         sd.jit(run)(x)
     assert first_line(caught) == (
-        "operand 0 of add, float32[8@x,16], is on Mesh('p': 2, 'x': 4), and this line is on "
-        "Mesh('x': 4, 'y': 2) (use_abstract_mesh); reshard it to this mesh first "
-        "(sharding.reshard)"
+        "operand 0 of add, float32[8@x,16], is on Mesh('p': 2, 'x': 4), and the operation is "
+        "on Mesh('x': 4, 'y': 2); reshard it to this mesh first (sharding.reshard)"
     )
     with sd.config(explicit_sharding="lenient"):
         compiled = sd.jit(run).lower(x).compile()
@@ -180,3 +183,57 @@ def test_the_devices_are_those_of_the_program_without_an_entered_mesh(mesh: sd.M
     assert seen == ["float32[8@p,16]"]
     assert made.sharding.device_assignment == mesh.device_assignment
     np.testing.assert_array_equal(made, 2 * X)
+
+
+def test_a_program_without_an_entered_mesh_has_values_on_several_meshes(mesh: sd.Mesh) -> None:
+    other = sd.Mesh(mesh.devices.reshape(2, 4), ("y", "x"), AxisType.Explicit)
+    to = NamedSharding(other, P("x"))
+    x = sd.device_put(X, NamedSharding(mesh, P("x", "y")))
+    y = sd.device_put(X, to)
+    programs: list[Callable[[Any, Any], Any]] = [
+        lambda x, _: reshard(x, to) * 2,
+        lambda x, _: sd.device_put(x, to) * 2,
+        lambda x, y: reshard(x * 1, to) + y,
+        lambda x, _: sd.shard_map(lambda x: x * 2, mesh=other, in_specs=to.spec, out_specs=to.spec)(
+            reshard(x, to)
+        ),
+    ]
+    for entered in (None, other):
+        for run in programs if entered is None else programs[:2]:
+            with use_mesh(entered):
+                made = sd.jit(run)(x, y)
+            assert made.sharding.mesh == other
+            assert made.sharding.spec in (P("x"), P("x", None))
+            np.testing.assert_array_equal(made, 2 * X)
+    with use_mesh(None), pytest.raises(ShardingTypeError) as caught:
+        sd.jit(lambda x, y: x + y)(x, y)
+    assert first_line(caught) == (
+        "operand 1 of add, float32[8@x,16], is on Mesh('y': 2, 'x': 4), and the operation is on "
+        "Mesh('x': 4, 'y': 2); reshard it to this mesh first (sharding.reshard)"
+    )
+
+
+@pytest.mark.parametrize("types", list(AxisType)[:2])
+def test_meshes_with_another_order_of_devices_are_refused_or_exact(types: AxisType) -> None:
+    first, second = (
+        sd.Mesh(np.array(order, dtype=object).reshape(4, 2), ("x", "y"), types)
+        for order in (sd.devices()[:8], sd.devices()[7::-1])
+    )
+    to = NamedSharding(second, P("x"))
+    x, y = (sd.device_put(X, NamedSharding(each, P("x", "y"))) for each in (first, second))
+    with use_mesh(None):
+        for moved in (sd.device_put(x, to), sd.device_put(x, y.sharding) + 0 * y):
+            np.testing.assert_array_equal(moved, X)
+        refused: list[Callable[[], Any]] = [
+            lambda: x + y,
+            lambda: sd.jit(lambda x, y: x + y)(x, y),
+            lambda: sd.jit(lambda x: lax.with_sharding_constraint(x, y.sharding))(x),
+            lambda: sd.jit(lambda x: sd.device_put(x, to))(x),
+            lambda: sd.jit(lambda x: x, out_shardings=to)(x),
+        ]
+        for run in refused:
+            with pytest.raises(IncompatibleDevicesError) as caught:
+                run()
+            assert first_line(caught).startswith(
+                "devices of all arrays of a computation should be the same, in the same order: "
+            )
