@@ -48,8 +48,8 @@ class Locations:
 class DeviceCounts:
     """The numbers of devices that the attributes of modules state.
 
-    JAX states `mhlo.num_partitions`, the number of devices over which the module is partitioned, and
-    `mhlo.num_replicas`, the number of copies of the module, each with its own arguments.
+    JAX states `mhlo.num_partitions`, the number of devices over which the module is partitioned,
+    and `mhlo.num_replicas`, the number of copies of the module, each with its own arguments.
     """
 
     def __init__(self, types: TypeParser) -> None:
