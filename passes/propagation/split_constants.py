@@ -128,7 +128,7 @@ class _ConstantSplitter:
     def _own(self, user: ValueUser) -> None:
         """Make `user` the only user of each constant it uses."""
         for i, value in enumerate(tuple(self.draft.inputs(user))):
-            if value in self.makers and value.type.rank:
+            if value in self.makers:
                 own = self._copy(value)
                 if own is not value:
                     self.draft.rewire((user, i), own)
@@ -136,7 +136,7 @@ class _ConstantSplitter:
     def _copy(self, root: Value) -> Value:
         """Return a constant without other uses, made of constants without other uses.
 
-        The first call returns the original.
+        The first call returns the original, and so does each call with a scalar.
         """
         copied: dict[Value, Value] = {}
         for op in self._parts(root):
