@@ -6,14 +6,15 @@ from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
     "shardir.frontend.dispatch.jit": ("Compiled", "Lowered"),
-    "shardir.frontend.dispatch.stages.traced": ("ArgInfo", "CompilerOptions", "Traced", "Wrapped"),
+    "shardir.frontend.dispatch.stages.stages": ("ArgInfo",),
+    "shardir.frontend.dispatch.stages.traced": ("CompilerOptions", "Traced", "Wrapped"),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
     from shardir.frontend.dispatch.jit import Compiled as Compiled, Lowered as Lowered
+    from shardir.frontend.dispatch.stages.stages import ArgInfo as ArgInfo
     from shardir.frontend.dispatch.stages.traced import (
-        ArgInfo as ArgInfo,
         CompilerOptions as CompilerOptions,
         Traced as Traced,
         Wrapped as Wrapped,

@@ -30,6 +30,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import hide_own_frames, traceback_boundary
 from shardir.frontend.tracing.promotion import user_dtype
+from shardir.ir.dtypes import NumpyDType
 from shardir.ir.module import Module
 from shardir.ops.control_flow.pipelines import has_pipelines
 from shardir.text.printer import print_module
@@ -53,9 +54,37 @@ else:
     program_report = lazy_import("shardir.frontend.report.program_report")
 
 
+@dataclass(frozen=True, slots=True)
+class ArgInfo:
+    """Shape and element type of an argument, and `donated`: the program may use its memory."""
+
+    shape: tuple[int, ...]
+    """The shape of the argument."""
+    dtype: NumpyDType
+    """The element type of the argument."""
+    donated: bool
+    """True if the program may use the memory of the argument."""
+
+
 @final
 class Lowered(InspectedProgram):
     """A function traced for given arguments."""
+
+    @property
+    def args_info(self) -> PyTree:
+        """The pytree of arguments, (positional, named), with an `ArgInfo` for each array."""
+        params = self.module.main.body.params
+        donated = frozenset(self.donated)
+        infos = [
+            ArgInfo(param.type.shape, param.type.numpy, i in donated)
+            for i, param in enumerate(params[: self.in_tree.num_leaves])
+        ]
+        return tree.unflatten(self.in_tree, infos)
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The positions of donated arguments among the leaves of all arguments."""
+        return tuple(sorted(self.donated))
 
     @property
     def out_info(self) -> PyTree:
@@ -253,6 +282,16 @@ class Compiled(Printed):
         return self._lowered.simulate_with_remedies(
             self.module, machine, links=links, target=target, memory=memory
         )
+
+    @property
+    def args_info(self) -> PyTree:
+        """The pytree of arguments, (positional, named), with an `ArgInfo` for each array."""
+        return self._lowered.args_info
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The positions of donated arguments among the leaves of all arguments."""
+        return self._lowered.donate_argnums
 
     @property
     def in_tree(self) -> tree.PyTreeDef:

@@ -1,29 +1,15 @@
 """The stage between a function and its lowered program, and the types of stages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
-from shardir.ir.dtypes import NumpyDType
 from shardir.ir.module import Module
 
 CompilerOptions: TypeAlias = Mapping[str, str | bool]
 """Options of compilers by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArgInfo:
-    """Shape and element type of an argument, and `donated`: the program may use its memory."""
-
-    shape: tuple[int, ...]
-    """The shape of the argument."""
-    dtype: NumpyDType
-    """The element type of the argument."""
-    donated: bool
-    """True if the program may use the memory of the argument."""
 
 
 @final
@@ -62,18 +48,12 @@ class Traced:
     @property
     def args_info(self) -> PyTree:
         """The pytree of arguments, (positional, named), with an `ArgInfo` for each array."""
-        params = self.module.main.body.params
-        donated = frozenset(self._lowered.donated)
-        infos = [
-            ArgInfo(param.type.shape, param.type.numpy, i in donated)
-            for i, param in enumerate(params[: self.in_tree.num_leaves])
-        ]
-        return tree.unflatten(self.in_tree, infos)
+        return self._lowered.args_info
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
         """The positions of donated arguments among the leaves of all arguments."""
-        return tuple(sorted(self._lowered.donated))
+        return self._lowered.donate_argnums
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None) -> Lowered:
         """Return the lowered program.

@@ -21,6 +21,10 @@ def test_a_traced_function_describes_its_arguments_and_results() -> None:
     assert traced.fun_name == "step"
     assert traced.jaxpr is traced.module
     assert traced.donate_argnums == (1,)
+    lowered = traced.lower()
+    for stage in (lowered, lowered.compile()):
+        assert stage.args_info == traced.args_info
+        assert stage.donate_argnums == (1,)
     assert traced.out_info["sum"].shape == (3,)
     assert traced.out_tree.num_leaves == 1
     assert traced.in_tree.num_leaves == 2
