@@ -388,7 +388,8 @@ class ShardingTypes:
         stated = spec.unreduced & self.explicit_axes
         if stated:
             axes, is_subset = self._summed.get(self._identity(value), (frozenset(), False))
-            possible |= axes & stated if is_subset else axes
+            # A sum may complete the partial sums of its operand, as in JAX.
+            possible = (possible | axes) & stated if is_subset else possible | axes
         for word, requested_axes, own in (
             ("partial sums", stated, possible),
             ("copies whose gradients are summed", spec.reduced & self.explicit_axes, copies),

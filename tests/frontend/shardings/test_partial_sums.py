@@ -179,6 +179,28 @@ def test_strict_mode_refuses_linear_operations_without_a_rule_in_jax(
     np.testing.assert_array_equal(np.asarray(reshard(made, P())), expected)
 
 
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+@pytest.mark.parametrize("axes", [(0,), (0, 1)])
+def test_a_sum_may_complete_the_partial_sums_of_its_operand(
+    axes: tuple[int, ...], dtype: str, executor: str
+) -> None:
+    numbers = ROWS.astype(dtype)
+    a, b = reshard(numbers, P("x", "y")), reshard(numbers.T, P("y", None))
+
+    def run(a: Any, b: Any) -> list[Any]:
+        pending = snp.dot(a, b, out_sharding=P("x", unreduced={"y"}))
+        return [
+            lax.reduce_sum(pending, axes, out_sharding=P(unreduced=unreduced))
+            for unreduced in ({"x"}, {"x", "y"}, {"y"})
+        ]
+
+    made = sd.jit(run)(a, b)
+    expected = (numbers @ numbers.T).sum(axes)
+    for each, unreduced in zip(made, ({"x"}, {"x", "y"}, {"y"}), strict=True):
+        assert each.sharding.spec.unreduced == unreduced
+        np.testing.assert_array_equal(np.asarray(reshard(each, P())), expected)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "int4"])
 def test_sums_of_integers_are_unreduced(dtype: str, executor: str) -> None:
     numbers = (np.arange(32).reshape(8, 4) * 9 - 100).astype(getattr(ml_dtypes, dtype, dtype))
