@@ -5,7 +5,7 @@ derivatives, with any shardings on some of its values, for one to eight devices 
 passes that make the per-device program.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -25,6 +25,7 @@ from shardir.passes.autodiff.jvp import jvp
 from shardir.passes.autodiff.vjp import vjp
 from shardir.passes.batching.vectorize import vectorize
 from shardir.passes.pipeline import DEFAULT_PIPELINE, SHARDY_PIPELINE, Pipeline
+from shardir.passes.resharding.cost import with_unreduced
 from shardir.passes.simplify.inline import inline_regions
 from tests.dtype_groups import INEXACT
 from tests.programs.hypothesis_choices import HypothesisChoices
@@ -157,11 +158,15 @@ def annotate(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
     def rebuilt(op: Op, mesh: Mesh) -> Op:
         operands = tuple(new[v] for v in op.operands)
         blocks = tuple(block(inner, _free_axes(mesh, op), chosen) for inner in op.blocks)
-        results = tuple(define(v, mesh, chosen()) for v in op.results)
+        results = tuple(define(v, mesh, chosen(), _manual_axes(op)) for v in op.results)
         return replace(op, operands=operands, blocks=blocks, results=results)
 
-    def define(value: Value, mesh: Mesh, chosen: bool) -> Value:
-        new[value] = replace(value, sharding=cut(value, mesh, chosen))
+    def define(value: Value, mesh: Mesh, chosen: bool, complete: Set[str] = frozenset()) -> Value:
+        sharding = cut(value, mesh, chosen)
+        if sharding is not None:
+            pending = tuple(axis for axis in sharding.unreduced if axis.name not in complete)
+            sharding = with_unreduced(sharding, pending, sharding.reduction)
+        new[value] = replace(value, sharding=sharding)
         return new[value]
 
     def block(old: Block, mesh: Mesh, chosen_param: Callable[[], Any]) -> Block:
@@ -176,7 +181,12 @@ def annotate(draw: st.DrawFn, function: Function, mesh: Mesh) -> Function:
 
 def _free_axes(mesh: Mesh, op: Op) -> Mesh:
     """Return the axes that shardings inside of an operation may use."""
-    if op.name != "manual_computation":
+    manual = _manual_axes(op)
+    if not manual:
         return mesh
-    manual = {axis.name for axis in op.attrs["axes"]}
     return Mesh(mesh.name, tuple((name, n) for name, n in mesh.axes if name not in manual))
+
+
+def _manual_axes(op: Op) -> Set[str]:
+    """Return the names of the axes along which an operation states shards, not partial values."""
+    return {axis.name for axis in op.attrs["axes"]} if op.name == "manual_computation" else set()
