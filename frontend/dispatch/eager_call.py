@@ -43,6 +43,7 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
+from shardir.frontend.tracing.named_axes import without_bound_axes
 from shardir.frontend.tracing.parameters import UnhashableError, static_key
 from shardir.frontend.tracing.trace import require_trace, suspended_trace_of, use_trace
 from shardir.frontend.tracing.tracer import Tracer
@@ -281,7 +282,8 @@ def _compile_call(
         for label, signature in zip(labels, signatures, strict=True)
     ]
     try:
-        traced, structure = trace_call(eager.fun, name, described, rebuild, not eager.cached)
+        with without_bound_axes():
+            traced, structure = trace_call(eager.fun, name, described, rebuild, not eager.cached)
     except NotAnArrayError as error:
         _restore_original(error, rebuilt, [*args, *options.values()])
         raise

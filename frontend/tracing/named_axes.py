@@ -58,6 +58,16 @@ def bind_axes(named: Sequence[NamedAxis]) -> Iterator[None]:
         _bound_axes.reset(token)
 
 
+@contextmanager
+def without_bound_axes() -> Iterator[None]:
+    """Bind no named axis inside the block, which traces a program of its own."""
+    token = _bound_axes.set(MappingProxyType({}))
+    try:
+        yield
+    finally:
+        _bound_axes.reset(token)
+
+
 def bound_axes() -> Mapping[str, NamedAxis]:
     """Return the bound axes by name."""
     return _bound_axes.get()

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from shardir.frontend.argument_checks import check_flag, check_integer, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.arrays.numpy_conversion import is_number
+from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, PermutationError, ShapeError
 from shardir.frontend.lax.collective_ops.axis_index_groups import (
     IrregularGroups,
@@ -50,6 +51,13 @@ def _map_leaves(x: PyTree, fun: Callable[[Tracer], Tracer]) -> PyTree:
     return tree.map(lambda leaf: fun(as_tracer(leaf)), x)
 
 
+def _checked_arrays(x: PyTree) -> PyTree:
+    """Return `x` unchanged; raise `NotAnArrayError` unless it contains only arrays and numbers."""
+    for leaf in tree.leaves(x):
+        abstract_of(leaf)
+    return x
+
+
 def _emit_collective(name: str, x: Tracer, axes: Axes, **attrs: Attr) -> Tracer:
     """Emit a collective along axes; return `x` if there are none."""
     if not axes:
@@ -70,6 +78,8 @@ def _axes_and_groups(
     manual = all(axis.manual for axis in named)
     axis = NamedAxis(axis_label, axes_size(named), ir_axes(named), manual)
     groups_read = check_groups(axis, groups, what, even=even)
+    if not named:
+        return named, None
     part = find_sub_axis(axis, groups_read)
     return ((part,), None) if part else (named, IrregularGroups(axis, groups_read))
 
@@ -94,6 +104,8 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
     positions, the sum is over the group of the position.
     """
     named, members = _axes_and_groups(axis_name, axis_index_groups, "psum", even=False)
+    if not named:
+        return _checked_arrays(x)
     size = axes_size(named)
 
     def total(leaf: ArrayLike) -> ArrayLike:
@@ -107,7 +119,7 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
     return tree.map(total, x)
 
 
-@traceback_boundary
+@public(static=("axis_name", "axis_index_groups"))
 def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> PyTree:
     """Return the mean of `x` over all positions along the axis or axes, or over the group."""
     resolve_axis_names(axis_name, "pmean")
@@ -128,7 +140,7 @@ def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -
     return _map_leaves(x, mean)
 
 
-@traceback_boundary
+@public(static=("axis_name", "axis_index_groups"))
 def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> PyTree:
     """Return the elementwise maximum of `x` over all positions along the axis or axes, or the
     group.
@@ -137,7 +149,7 @@ def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
     return _map_leaves(x, lambda leaf: _all_reduce(leaf, named, members, "max"))
 
 
-@traceback_boundary
+@public(static=("axis_name", "axis_index_groups"))
 def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> PyTree:
     """Return the elementwise minimum of `x` over all positions along the axis or axes, or the
     group.
@@ -151,7 +163,7 @@ def axis_size(axis_name: AxisName) -> int:
     return axes_size(resolve_axis_names(axis_name, "axis_size"))
 
 
-@traceback_boundary
+@public(static=("axis_name",))
 def axis_index(axis_name: AxisName) -> Tracer:
     """Return the position of this call along the axis (i32); of several, the first is the major
     axis.
@@ -168,7 +180,7 @@ def axis_index(axis_name: AxisName) -> Tracer:
     return splat(0, TensorType((), "i32")) if index is None else index
 
 
-@traceback_boundary
+@public(static=("axis_name", "perm"))
 def ppermute(x: PyTree, axis_name: AxisName, perm: Pairs) -> PyTree:
     """Send `x` from position `source` to position `target`, for each `(source, target)` of `perm`.
 
@@ -215,6 +227,7 @@ def _check_pairs(perm: Pairs, named: Sequence[NamedAxis]) -> tuple[tuple[int, in
     return pairs
 
 
+@public(static=("axis_name", "perm"))
 def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Return `x` of position `perm[i]` at position `i`; `perm` is a permutation of the
     positions.
@@ -230,6 +243,7 @@ def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     return ppermute(x, axis_name, [(source, target) for target, source in enumerate(perm)])
 
 
+@public(static=("axis_name", "source"))
 def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Return `x` of position `source` at every position along the axis."""
     named = resolve_axis_names(axis_name, "pbroadcast")
@@ -274,6 +288,8 @@ def all_gather(
         )
     named, members = _axes_and_groups(axis_name, axis_index_groups, "all_gather")
     tiled = check_flag("tiled of all_gather", tiled)
+    if not named:
+        return _checked_arrays(x)
 
     def gather_leaf(leaf: Tracer) -> Tracer:
         dim = canonicalize_axis(axis, leaf.ndim + (not tiled))
@@ -312,6 +328,8 @@ def psum_scatter(
     """
     named, members = _axes_and_groups(axis_name, axis_index_groups, "psum_scatter")
     tiled = check_flag("tiled of psum_scatter", tiled)
+    if not named:
+        return _checked_arrays(x)
     size = len(members.groups[0]) if members else axes_size(named)
 
     def scatter_leaf(leaf: Tracer) -> Tracer:
@@ -336,7 +354,7 @@ def _own_part(x: Tracer, dim: int, count: int, members: IrregularGroups) -> Trac
     return piece
 
 
-@traceback_boundary
+@public(static=("axis_name", "split_axis", "concat_axis", "axis_index_groups", "tiled"))
 def all_to_all(
     x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *,
     axis_index_groups: Groups = None, tiled: bool = False,
@@ -399,6 +417,7 @@ def _exchange_stages(named: Sequence[NamedAxis]) -> list[list[NamedAxis]]:
     return stages
 
 
+@public(static=("axis_name", "axis", "axis_index_groups"))
 def pswapaxes(
     x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups = None
 ) -> PyTree:
@@ -413,12 +432,10 @@ def pvary(x: PyTree, axis_name: AxisName) -> PyTree:
     positions share, whose gradient is the sum over them; a varying value has one gradient per
     position.
     """
-    axes = tuple(
-        axis
-        for named in resolve_axis_names(axis_name, "pvary")
-        if named.checked
-        for axis in named.axes
-    )
+    names = resolve_axis_names(axis_name, "pvary")
+    if not names:
+        return _checked_arrays(x)
+    axes = tuple(axis for named in names if named.checked for axis in named.axes)
     return _map_leaves(x, lambda leaf: _emit_collective("vary", leaf, axes))
 
 

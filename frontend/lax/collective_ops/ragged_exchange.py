@@ -1,19 +1,25 @@
 """`ragged_all_to_all`: an exchange of slices whose sizes are data."""
 
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ShapeError
-from shardir.frontend.lax.collective_ops.collectives import AxisName, Groups, all_gather, all_to_all
+from shardir.frontend.lax.collective_ops.collectives import (
+    AxisName,
+    Groups,
+    all_gather,
+    all_to_all,
+    axis_size,
+)
 from shardir.frontend.numpy.creation import ranges
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, reshape
 from shardir.frontend.tracing.tracer import Tracer
 
 
-@traceback_boundary
+@public(static=("axis_name", "axis_index_groups"))
 def ragged_all_to_all(
     operand: ArrayLike, output: ArrayLike, input_offsets: ArrayLike, send_sizes: ArrayLike,
     output_offsets: ArrayLike, recv_sizes: ArrayLike, *, axis_name: AxisName,
@@ -54,14 +60,13 @@ def ragged_all_to_all(
         all_to_all(each, axis_name, 0, 0, axis_index_groups=axis_index_groups, tiled=True)
         for each in (starts, targets)
     )
-    gathered = all_gather(x, axis_name, axis_index_groups=axis_index_groups)
-    senders = gathered.shape[0]
+    everything = all_gather(x, axis_name, axis_index_groups=axis_index_groups, tiled=True)
+    senders = len(axis_index_groups[0]) if axis_index_groups else axis_size(axis_name)
     slices = starts.shape[0] // senders
     number = ranges.arange(rows.shape[0], dtype=places.dtype)[:, None]
     arrives = (number >= places) & (number < places + received)
     sender = ranges.arange(starts.shape[0], dtype=places.dtype) // slices
     origin = selection.where(arrives, sender * x.shape[0] + begins + number - places, 0)
-    everything = reshape(gathered, (senders * x.shape[0], *x.shape[1:]))
     found = take.take(everything, basic_reductions.sum(origin, axis=1), axis=0, mode="clip")
     is_new = basic_reductions.any(arrives, axis=1)
     return selection.where(reshape(is_new, (*is_new.shape, *(1,) * (x.ndim - 1))), found, rows)

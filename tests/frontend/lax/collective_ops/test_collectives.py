@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardir as sd
 import shardir.numpy as snp
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import (
@@ -265,3 +266,72 @@ def test_invalid_axis_names_are_errors() -> None:
         ArgumentError, match="axis_name of vmap of lambda is 3, which is not a string"
     ):
         vmap(lambda x: x, axis_name=raw(3))
+
+
+SIZES = np.array([2], np.int32)
+ZEROS = np.zeros(1, np.int32)
+
+
+def exchange_rows(x: Any) -> Any:
+    empty = np.zeros((4, 3), np.float32)
+    return lax.ragged_all_to_all(x, empty, ZEROS, SIZES, ZEROS, SIZES, axis_name=())
+
+
+@pytest.mark.parametrize(
+    ("collective", "expected"),
+    [
+        (lambda x: lax.psum(x, ()), X),
+        (lambda x: lax.psum(x, (), axis_index_groups=[[0]]), X),
+        (lambda x: lax.psum({"a": x}, [])["a"], X),
+        (lambda x: lax.psum(x > 0, ()), X > 0),
+        (lambda x: lax.pmean(x, ()), X),
+        (lambda x: lax.pmean(x > 0, ()), (X > 0).astype(np.float32)),
+        (lambda x: lax.pmax(x, ()), X),
+        (lambda x: lax.pmin(x, ()), X),
+        (lambda x: lax.all_gather(x, ()), X),
+        (lambda x: lax.all_gather(x, (), tiled=True), X),
+        (lambda x: lax.psum_scatter(x, ()), X),
+        (lambda x: lax.psum_scatter(x, (), tiled=True), X),
+        (lambda x: lax.pcast(x, (), to="varying"), X),
+        (lambda x: lax.pvary(x, ()), X),
+        (lambda x: lax.all_to_all(x, (), 1, 0, tiled=True), X),
+        (lambda x: lax.pswapaxes(x[:1], (), 0), X[:1]),
+        (lambda x: lax.ppermute(x, (), [(0, 0)]), X),
+        (lambda x: lax.ppermute(x, (), []), np.zeros_like(X)),
+        (lambda x: lax.pshuffle(x, (), [0]), X),
+        (lambda x: lax.pbroadcast(x, (), 0), X),
+        (lambda x: lax.axis_index(()), np.int32(0)),
+        (exchange_rows, np.concatenate([X[:2], np.zeros((2, 3), np.float32)])),
+    ],
+)
+def test_collectives_over_no_axes_have_one_position(
+    collective: Callable[[Any], Any], expected: Any
+) -> None:
+    for made in (
+        collective(snp.asarray(X)),
+        jit(collective)(X),
+        vmap(collective, axis_name="i", in_axes=None, out_axes=None, axis_size=2)(X),
+    ):
+        assert made.dtype == expected.dtype
+        np.testing.assert_array_equal(made, expected)
+
+
+def test_sums_over_no_axes_keep_python_numbers_and_refuse_other_objects() -> None:
+    assert lax.psum(3, ()) == 3
+    assert isinstance(lax.psum(3, ()), int)
+    error = error_assertions.error_line(Exception, lambda: lax.psum("a", ()))
+    assert error == "an operand is 'a' of type str, which is not an array"
+
+
+@pytest.mark.parametrize("mapped", [vmap, sd.pmap])
+def test_collectives_of_values_during_a_trace_have_no_axes(mapped: Any) -> None:
+    def f(x: Any) -> Any:
+        with sd.ensure_compile_time_eval():
+            lax.pmax(np.ones(3, np.float32), "i")
+        return x
+
+    error = error_assertions.error_line(AxisNameError, lambda: mapped(f, axis_name="i")(X[:1]))
+    assert error == (
+        "pmax is along 'i', which is not bound at this line (bound axes: none); name one with "
+        "axis_name= of vmap or pmap, or in the mesh of shard_map"
+    )
