@@ -12,6 +12,8 @@ from shardir.backends.base import Array
 
 ABORTED_EXIT_CODE = 16
 """The exit code of a process that another one has ended, as far as its communicator sets it."""
+LOST_PROCESS_EXIT_CODE = 13
+"""The exit code of a process that ends the job because it waits for another one in vain."""
 
 
 class Request(ABC):
@@ -72,6 +74,14 @@ class Communicator(ABC):
     @abstractmethod
     def pause(self, seconds: float) -> None:
         """Sleep for at most `seconds`, or until messages can make progress."""
+
+    @abstractmethod
+    def leave_job(self) -> None:
+        """Let this process keep its own exit code if another one ends the job from now on."""
+
+    @abstractmethod
+    def has_been_aborted(self) -> bool:
+        """Return whether another process has ended the job since `leave_job`."""
 
     @abstractmethod
     def abort(self, code: int) -> NoReturn:

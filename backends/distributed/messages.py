@@ -18,7 +18,11 @@ from typing import Any, NoReturn
 from zlib import crc32
 
 from shardir.backends.base import Array
-from shardir.backends.distributed.communicator import Communicator, Request
+from shardir.backends.distributed.communicator import (
+    LOST_PROCESS_EXIT_CODE,
+    Communicator,
+    Request,
+)
 from shardir.backends.distributed.deadlock_detector import DeadlockDetector, ExecutionPoint
 
 POLLS_BEFORE_YIELD = 50
@@ -244,10 +248,10 @@ class MessageChannel:
         return f"{self.process_name(self.rank)}: {posted.what().words}"
 
     def fail(self, message: str) -> NoReturn:
-        """End all processes, with exit code 13; the message ends with the last exchanges."""
+        """End all processes; the message ends with the last exchanges."""
         recent = "".join(f"\n  {each}" for each in self._recent)
         done = f"\nbefore that, this process finished:{recent}" if recent else ""
-        end_job(self.comm, f"shardir: {message}{done}", 13)
+        end_job(self.comm, f"shardir: {message}{done}", LOST_PROCESS_EXIT_CODE)
 
 
 def end_job(comm: Communicator, message: str, code: int) -> NoReturn:

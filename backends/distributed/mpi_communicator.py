@@ -81,6 +81,12 @@ class MpiCommunicator(Communicator):
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    def leave_job(self) -> None:
+        pass  # The launcher ends every process that has not called MPI_Finalize.
+
+    def has_been_aborted(self) -> bool:
+        return False
+
     def abort(self, code: int) -> NoReturn:
         self.comm.Abort(code)
         os._exit(code)

@@ -12,7 +12,7 @@ import numpy as np
 
 from shardir.backends.base import Array, PendingMessage, ProcessLink
 from shardir.backends.cpu.threads.workers import share_cores
-from shardir.backends.distributed.communicator import Communicator
+from shardir.backends.distributed.communicator import LOST_PROCESS_EXIT_CODE, Communicator
 from shardir.backends.distributed.deadlock_detector import ExecutionPoint
 from shardir.backends.distributed.heartbeat import Heartbeat
 from shardir.backends.distributed.messages import MessageChannel, PostedMessages, end_job
@@ -23,8 +23,6 @@ from shardir.backends.distributed.program_agreement import (
 )
 
 END_POLL_SECONDS = 1e-3
-LOST_LAUNCHER_EXIT_CODE = 13
-"""The exit code of a process whose launcher has ended."""
 MAX_DESCRIPTION_CHARACTERS = 200
 """Maximum characters of the description of an operation that is sent to other processes."""
 
@@ -183,14 +181,22 @@ class World(ProcessLink):
         self.messages.check_connections()
 
     def wait_for_end(self) -> None:
-        """Announce the end of this process, and wait until all others have ended, with sleeps."""
+        """Announce the end of this process, and wait until all others have ended, with sleeps.
+
+        If another process ends the job before, because it waits for this one, the exit code of this
+        process is the cause. A launcher that started all processes receives both exit codes.
+        """
         if os.getpid() != self._process:
             return  # A forked child.
         if self._heartbeat is not None:
             self._heartbeat.stop()
         detector, seconds = self.messages.deadlock_detector, self.messages.seconds
+        if self._launcher is not None and len(set(self.messages.hosts)) == 1:
+            self.comm.leave_job()
         detector.announce_end()
         while not detector.has_all_ended():
+            if self.comm.has_been_aborted():
+                return
             self.comm.pause(END_POLL_SECONDS)
             self.messages.check_connections()
             if silent := detector.silent_processes(seconds):
@@ -209,7 +215,7 @@ class World(ProcessLink):
             end_job(
                 self.comm,
                 f"shardir: {self.process_name(self.index)} has lost its launcher",
-                LOST_LAUNCHER_EXIT_CODE,
+                LOST_PROCESS_EXIT_CODE,
             )
 
 

@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from random import randrange
 
-from shardir.backends.distributed.communicator import ABORTED_EXIT_CODE
+from shardir.backends.distributed.communicator import (
+    ABORTED_EXIT_CODE,
+    LOST_PROCESS_EXIT_CODE,
+)
 from shardir.frontend.cli.options import CommandError
 from shardir.frontend.distributed.launcher_environment import (
     COORDINATOR_VARIABLE,
@@ -26,11 +29,16 @@ FIRST_PORT, LAST_PORT = 10240, 32768
 """The range of ports for process 0: below those that Linux gives to connections."""
 MAX_PORT_ATTEMPTS = 100
 POLL_SECONDS = 0.05
+CAUSE_SECONDS = 10.0
+"""Time in which the process that is the cause may end after one that could not continue without it.
+Only stopped processes take so long, or computers with far more processes than cores."""
 REPORT_SECONDS = 1.5
 """Time in which processes may report that they have lost another one, before they are ended."""
 TERMINATION_SECONDS = 1.0
 """Time between SIGTERM and SIGKILL."""
 TOKEN_BYTES = 16
+SECONDARY_EXIT_CODES = (LOST_PROCESS_EXIT_CODE, ABORTED_EXIT_CODE)
+"""The exit codes of processes that could not continue without another one."""
 SIGNAL_EXIT_CODE = 128
 """A process that a signal has ended has this exit code plus the number of the signal, as in a
 shell."""
@@ -44,7 +52,8 @@ def launch(
     size: int = 0,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a command in `count` processes, and return the exit code of the first that failed.
+    """Run a command in `count` processes, and return the exit code of the first that failed by
+    itself.
 
     `coordinator` is the address of process 0, host:port, by default a free port of this host. Where
     several hosts run parts of one job, `size` is the number of all processes, and `first_rank` the
@@ -140,23 +149,23 @@ def _wait_for_failure(
     """Return the process whose failure ends the job; None when all have succeeded. Raise
     `_SignalError` if a signal arrives before.
 
-    A process that another one has ended may be seen first; the other one ends at the same time.
+    A process that could not continue without another one may be seen first: the other one ends as
+    soon as its interpreter has finished.
     """
     deadline = float("inf")
     while True:
         _raise_signal(signals)
         codes = {rank: each.poll() for rank, each in processes.items()}
         failed = [rank for rank, code in codes.items() if code]
-        causes = [rank for rank in failed if codes[rank] != ABORTED_EXIT_CODE]
+        causes = [rank for rank in failed if codes[rank] not in SECONDARY_EXIT_CODES]
         if causes:
             # A killed process is the cause of the errors of others.
             return min(causes, key=lambda rank: (processes[rank].returncode >= 0, rank))
         if failed:
-            deadline = min(deadline, time.monotonic() + REPORT_SECONDS)
-            if time.monotonic() >= deadline or None not in codes.values():
-                return failed[0]
-        elif None not in codes.values():
-            return None
+            deadline = min(deadline, time.monotonic() + CAUSE_SECONDS)
+        if None not in codes.values() or time.monotonic() >= deadline:
+            # Processes without a message end because of one that has printed a message.
+            return min(failed, key=lambda rank: codes[rank] == ABORTED_EXIT_CODE, default=None)
         time.sleep(POLL_SECONDS)
 
 

@@ -59,7 +59,8 @@ def launch(
     """Run a program in several processes.
 
     The program calls shardir.distributed.initialize(). MPI is not needed. If a process fails, the
-    command ends the others, and exits with the exit code of that process.
+    command ends the others, and exits with the exit code of that process. Processes that only
+    waited for it end with exit code 13 or 16.
     """
     if hosts > 1 and coordinator is None:
         raise CommandError("several hosts need --coordinator, the host and a port of host 0")

@@ -44,6 +44,10 @@ class Network:
     def __init__(self, connections: Mapping[int, Connection]) -> None:
         self.connections = dict(connections)
         self.lost: set[int] = set()
+        self.has_left_job = False
+        """True if this process goes on when another one ends the job."""
+        self.is_aborted = False
+        """True if another process has ended the job."""
         self.lock = RLock()
         self.channels = count()
         self._events = {process: select.POLLIN for process in self.connections}
@@ -56,7 +60,8 @@ class Network:
             os.register_at_fork(after_in_child=self._close)
 
     def make_progress(self) -> None:
-        """Send and receive what is possible without waiting; exit if another process aborts."""
+        """Send and receive what is possible without waiting; exit if another process has ended
+        the job, unless this process has left it."""
         with self.lock:
             for descriptor, event in self._poll.poll(0):
                 process = self._by_descriptor[descriptor]
@@ -65,8 +70,13 @@ class Network:
                     connection.write()
                 if event & ~select.POLLOUT:
                     connection.read()
-                if connection.is_aborted:
-                    _exit(ABORTED_EXIT_CODE)
+                if connection.is_aborted and not self.is_aborted:
+                    self.is_aborted = True
+                    # A third process may detect the end of this one before the message of the
+                    # other arrives there, and would report a lost connection.
+                    self.abort()
+                    if not self.has_left_job:
+                        _exit(ABORTED_EXIT_CODE)
                 if connection.is_lost:
                     self.lost.add(process)
                     self._poll.unregister(connection.stream)
@@ -187,6 +197,12 @@ class SocketCommunicator(Communicator):
 
     def pause(self, seconds: float) -> None:
         self._network.wait(seconds)
+
+    def leave_job(self) -> None:
+        self._network.has_left_job = True
+
+    def has_been_aborted(self) -> bool:
+        return self._network.is_aborted
 
     def abort(self, code: int) -> NoReturn:
         self._network.abort()

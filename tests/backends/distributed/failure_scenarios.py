@@ -74,6 +74,13 @@ def exits_immediately() -> None:
     float(total(x))
 
 
+def exits_with_a_code() -> None:
+    x = initialize_and_sum()
+    if is_second_process():
+        sys.exit(3)
+    float(total(x))
+
+
 def ends_early() -> None:
     x = initialize_and_sum()
     if not is_second_process():

@@ -79,6 +79,53 @@ def test_a_killed_process_is_named_with_the_collective(tmp_path: Path) -> None:
     assert done.err[-1] == "shardir launch: process 1 was ended by SIGKILL\n"
 
 
+def test_the_exit_code_is_that_of_the_process_that_exits(tmp_path: Path) -> None:
+    """The other processes, which wait for it, end with exit code 13 or 16."""
+    scenarios = Path(__file__).parent / "failure_scenarios.py"
+    done = launch_job(3, scenarios, "exits_with_a_code", folder=tmp_path, launcher="launch")
+    assert (done.code, done.err[-1]) == (3, "shardir launch: process 1 ended with exit code 3\n")
+    assert f"waits forever: process 1 ({socket.gethostname()}) has ended its program\n" in (
+        done.err[0] + done.err[2]
+    )
+    assert done.err[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("scripts", "code", "report"),
+    [
+        # A process that could not continue ends first, last, or alone.
+        (["exit 13", "sleep 0.3; exit 3", "exit 16"], 3, "process 1 ended with exit code 3"),
+        (["sleep 0.3; exit 13", "exit 3"], 3, "process 1 ended with exit code 3"),
+        (["exit 16", "exit 0", "exit 13"], 13, "process 2 ended with exit code 13"),
+        (["exit 0", "exit 16"], 16, "process 1 ended with exit code 16"),
+        (["exit 13", "sleep 0.3; kill -KILL $$"], 137, "process 1 was ended by SIGKILL"),
+        (["exit 13", "sleep 0.3; exit 0"], 13, "process 0 ended with exit code 13"),
+        (["exit 0", "exit 0"], 0, ""),
+    ],
+)
+def test_the_first_cause_is_reported(
+    scripts: list[str], code: int, report: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from shardir.frontend.cli import process_launcher
+
+    cases = " ".join(f"{rank}) {script};;" for rank, script in enumerate(scripts))
+    command = ["sh", "-c", f"case $SHARDIR_PROCESS_ID in {cases} esac"]
+    assert process_launcher.launch(command, len(scripts)) == code
+    assert capfd.readouterr().err == (f"shardir launch: {report}\n" if report else "")
+
+
+def test_a_stopped_process_does_not_delay_the_end(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from shardir.frontend.cli import process_launcher
+
+    for name in ("CAUSE_SECONDS", "REPORT_SECONDS", "TERMINATION_SECONDS"):
+        monkeypatch.setattr(process_launcher, name, 0.2)
+    script = 'if [ "$SHARDIR_PROCESS_ID" = 0 ]; then exit 13; fi; kill -STOP $$'
+    assert process_launcher.launch(["sh", "-c", script], 2) == 13
+    assert capfd.readouterr().err == "shardir launch: process 0 ended with exit code 13\n"
+
+
 def test_a_signal_ends_the_launcher_and_all_descendants(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     os.mkfifo(pids)
