@@ -25,12 +25,8 @@ from shardir.frontend.shardings.mesh import Mesh, current_mesh
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding as UserSharding
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.mesh_scope import MeshScope
-from shardir.frontend.tracing.partial_sum_rules import (
-    MOVES_OF_SUMS,
-    check_unreduced,
-    copied_axes,
-    find_new_dims,
-)
+from shardir.frontend.tracing.partial_sum_rules import check_unreduced
+from shardir.frontend.tracing.possible_sums import PossibleSums
 from shardir.frontend.tracing.sharding_type import (
     ShardingType,
     TypeConflictError,
@@ -38,7 +34,7 @@ from shardir.frontend.tracing.sharding_type import (
     replicated_type,
 )
 from shardir.frontend.tracing.sharding_type_choice import choose_results
-from shardir.frontend.tracing.sharding_type_rules import check_cases, infer_results, summed_axes
+from shardir.frontend.tracing.sharding_type_rules import check_cases, infer_results
 from shardir.frontend.tracing.stated_types import StatedType, on_outer_mesh, state_types
 from shardir.frontend.tracing.traced_program import TracedProgram
 from shardir.ir.module import Block, Op, Value
@@ -66,10 +62,7 @@ class ShardingTypes:
         self._open: set[Value] = set()
         """Values inside of `auto_axes` for some axes: the compiler may use these."""
         self._reasons: dict[Value, str] = {}
-        self._summed: dict[Value, tuple[frozenset[str], bool]] = {}
-        """The axes along which a result may be unreduced, and whether it may be so along a part of
-        them."""
-        self._new_dims: dict[Value, frozenset[int]] = {}  # Those that a reduced axis may shard.
+        self._sums = PossibleSums()
         self._num_permissions = 0
         self.is_lenient = config.explicit_sharding == "lenient"
         self.is_stated = False
@@ -324,9 +317,7 @@ class ShardingTypes:
         self._set_results(op, results, is_free)
         for value in op.results if reason else ():
             self.explain(value, reason)
-        self._record_sums(op, operands)
-        if any(type is not None and type.reduced for type in operands):
-            self._new_dims[self._identity(op.result)] = find_new_dims(op, operands)
+        self._sums.record(op, self.program.unnamed_values, operands, self.sizes)
 
     def _find_operands(self, op: Op) -> tuple[list[ShardingType | None], str]:
         """Return the types of the operands on the mesh of this line, and why one was converted.
@@ -365,44 +356,11 @@ class ShardingTypes:
         if scope.auto & scope.explicit_axes:
             self._open.add(value)
 
-    def _record_sums(self, op: Op, operands: Sequence[ShardingType | None]) -> None:
-        """Record along which axes the result of an operation may be unreduced."""
-        if op.spec in MOVES_OF_SUMS:
-            summed = self._summed.get(self._identity(op.operands[0]))
-        else:
-            axes = summed_axes(op, operands, self.sizes)
-            summed = (axes, op.spec is ops.sum_) if axes else None
-        if summed is not None:
-            self._summed[self._identity(op.result)] = summed
-
     def check_out_sharding(self, value: Value, requested: object) -> None:
-        """Refuse an `out_sharding` of an operation that changes its unreduced or reduced axes.
-
-        The result may be unreduced along the axes of its sums, and along those of its operands.
-        """
-        if not isinstance(requested, NamedSharding) or self.resolves_conflicts:
-            return
-        found = self.find(value) or replicated_type(value.type.rank)
-        spec, possible = requested.spec, found.unreduced
-        copies = copied_axes(found, spec, self._new_dims.get(self._identity(value), frozenset()))
-        stated = spec.unreduced & self.explicit_axes
-        if stated:
-            axes, is_subset = self._summed.get(self._identity(value), (frozenset(), False))
-            # A sum may complete the partial sums of its operand, as in JAX.
-            possible = (possible | axes) & stated if is_subset else possible | axes
-        for word, requested_axes, own in (
-            ("partial sums", stated, possible),
-            ("copies whose gradients are summed", spec.reduced & self.explicit_axes, copies),
-        ):
-            if requested_axes != own:
-                named = " and ".join(map(repr, sorted(own))) or "no axis"
-                raise ShardingTypeError(
-                    with_location(
-                        f"out_sharding has {spec}, and the result of the operation, "
-                        f"{format_type(value.type, found)}, has {word} along {named}; state these "
-                        "axes, and change them afterwards with sharding.reshard"
-                    )
-                )
+        """Refuse an `out_sharding` of an operation that changes its unreduced or reduced axes."""
+        if isinstance(requested, NamedSharding) and not self.resolves_conflicts:
+            own, type = self._identity(value), self.find(value)
+            self._sums.check_out_spec(own, type, requested.spec, self.explicit_axes)
 
     def check_cases(self, operands: Sequence[Value]) -> None:
         """Refuse a condition and cases of `select` with different shardings."""
