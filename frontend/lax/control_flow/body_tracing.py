@@ -154,8 +154,9 @@ def match_carry_types(
 ) -> list[Tracer] | None:
     """Convert the carried values to the element types that the body returns.
 
-    Return `None` if they have these types already. Only weakly typed values change. Raise
-    `ControlFlowError` if other types differ.
+    Return `None` if they have these types already. Only weakly typed values change; as in JAX, one
+    whose element type stays remains weakly typed in the body. Raise `ControlFlowError` if other
+    types differ.
     """
     changed = False
     values = []
@@ -193,8 +194,9 @@ def match_carry_types(
                     "result; reshard one of them (sharding.reshard)"
                 )
             )
-        changed = changed or dtype_and_weak(have) != joined
-        values.append(convert(value, *joined))
+        has_other_dtype = have.type.dtype != joined[0]
+        changed = changed or has_other_dtype
+        values.append(convert(value, *joined) if has_other_dtype else value)
     return values if changed else None
 
 

@@ -106,7 +106,7 @@ def scan(
         length=count,
         reverse=bool(reverse),
     )
-    weak = [*(c.weak_type for c in carried), *(y.weak for y in outs)]
+    weak = [result.weak for result in traced.results]
     both: tuple[PyTree, PyTree] = tree.unflatten(traced.structure, set_weak_types(results, weak))
     return both
 
@@ -239,7 +239,7 @@ def while_loop(
             )
         )
     results = emit_results("while", *carried, blocks=(condition.block, body.block))
-    return tree.unflatten(structure, set_weak_types(results, [c.weak_type for c in carried]))
+    return tree.unflatten(structure, set_weak_types(results, [r.weak for r in body.results]))
 
 
 def _carried_vma(

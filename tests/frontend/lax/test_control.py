@@ -120,6 +120,23 @@ def test_python_scalar_carries_have_the_dtype_of_the_body() -> None:
     assert fixed.dtype == np.float16
 
 
+def test_a_carry_with_the_dtype_of_the_body_remains_weakly_typed_in_the_body() -> None:
+    """As in JAX, only another dtype traces the body again; results have the types of the body."""
+    half = snp.asarray(np.float16(2))
+    ones = snp.ones(3)
+    last, ys = lax.scan(lambda c, x: (c + x, (c, c * half)), 0.0, ones)
+    assert (last.dtype, last.weak_type) == (np.float32, False)
+    assert (ys[0].dtype, ys[0].weak_type) == (np.float32, True)
+    assert (ys[1].dtype, ys[1].weak_type) == (np.float16, False)
+    same(np.asarray(ys[1]), np.float16([0, 2, 4]))
+    last, y = lax.scan(lambda c, _: (0, c), snp.asarray(np.int32(1)), length=2)
+    assert (last.weak_type, y.weak_type) == (True, False)
+    count, total = lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] + half.astype("float32")), (0, 0.0)
+    )
+    assert (count.weak_type, total.weak_type) == (True, False)
+
+
 def test_map() -> None:
     same(both(lambda x: lax.map(lambda row: row.sum(), x), X), X.sum(1))
     first, second = both(lambda x: lax.map(lambda p: (p[0] + 1, p[1] * p[0]), (x, x)), X)
