@@ -33,6 +33,12 @@ from shardir.frontend.tracing.promotion import dtype_of, is_wider
 from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 
+MAX_OPTIMAL_OPERANDS = 4
+"""The maximum number of operands for which `einsum_path` compares all orders by default."""
+
+MAX_INTERMEDIATE_ELEMENTS = 2**62
+"""A limit of the elements of an intermediate result that no contraction reaches."""
+
 
 def einsum(
     subscripts: object,
@@ -69,11 +75,14 @@ def einsum_path(
     subscripts: object,
     /,
     *operands: PyTree,
-    optimize: bool | str | Sequence[tuple[int, ...]] = "greedy",
+    optimize: bool | str | Sequence[tuple[int, ...]] = "auto",
 ) -> tuple[list[tuple[int, ...]], str]:
-    """Return the order in which NumPy would multiply the operands, and its report.
+    """Return an order in which to multiply the operands, and NumPy's report on it.
 
-    The order is a list of the positions of the operands that are multiplied, as in JAX.
+    The order is a list of the positions of the operands that are multiplied, as in JAX. `optimize`
+    is "optimal" (or True), "greedy", False for the order of the operands, a list of positions, or
+    "auto": optimal for at most four operands, and greedy for more. Raise `ArgumentError` for
+    others.
     """
     text, arrays = _as_text_subscripts(subscripts, operands)
     shapes = [
@@ -82,9 +91,7 @@ def einsum_path(
     terms, _ = _parse_subscripts(text, list(map(len, shapes)))
     _letter_sizes(text, terms, shapes)
     placeholders = [np.broadcast_to(0.0, shape) for shape in shapes]
-    form: Any = optimize
-    if isinstance(optimize, list) and all(isinstance(each, tuple) for each in optimize):
-        form = ["einsum_path", *optimize]  # NumPy's form.
+    form = _as_numpy_path_form(optimize, len(terms))
     try:
         order, report = np.einsum_path(text, *placeholders, optimize=form)
     except (*FOREIGN_ERRORS, KeyError) as error:
@@ -92,6 +99,20 @@ def einsum_path(
             with_location(f"einsum_path does not support the order {brief(optimize)}: {error}")
         ) from None
     return order[1:], report
+
+
+def _as_numpy_path_form(optimize: object, operand_count: int) -> Any:
+    """Return the argument `optimize` of NumPy's `einsum_path` for that of JAX's."""
+    if optimize is False:
+        return ["einsum_path", *[(0, 1)] * (operand_count - 1)]
+    if isinstance(optimize, list) and all(isinstance(each, tuple) for each in optimize):
+        return ["einsum_path", *optimize]
+    if isinstance(optimize, str) and optimize == "auto":
+        optimize = operand_count <= MAX_OPTIMAL_OPERANDS or "greedy"
+    if optimize is True or (isinstance(optimize, str) and optimize == "optimal"):
+        # Without a limit, NumPy makes no intermediate result larger than the operands.
+        return ("optimal", MAX_INTERMEDIATE_ELEMENTS)
+    return optimize
 
 
 def _as_text_subscripts(

@@ -225,13 +225,38 @@ def test_einsum_with_lists_of_axes() -> None:
     check("einsum", normal(5, 2, 3), [..., 0, 1], y, [1, 7], [..., 7, 0])
 
 
-def test_einsum_path_is_the_order_of_numpy_as_a_list_of_positions() -> None:
-    chain = [normal(*s) for s in [(9, 2), (2, 9), (9, 2)]]
-    order, report = snp.einsum_path("ij,jk,kl", *chain)
-    assert (["einsum_path", *order], report) == np.einsum_path("ij,jk,kl", *chain)
-    stated = [(0, 1), (0, 1)]
-    assert order != stated
-    assert snp.einsum_path("ij,jk,kl", *chain, optimize=stated)[0] == stated
+def test_einsum_path_is_an_order_of_numpy_as_a_list_of_positions() -> None:
+    chain = [normal(*s) for s in [(2, 3), (3, 4), (4, 3)]]
+    optimal, greedy, given = [(0, 1), (0, 1)], [(1, 2), (0, 1)], [(0, 2), (0, 1)]
+    for chosen, expected in [
+        ("auto", optimal), ("optimal", optimal), (True, optimal), ("greedy", greedy),
+        (False, [(0, 1), (0, 1)]), (given, given),
+    ]:  # fmt: skip
+        order, report = snp.einsum_path("ij,jk,kl->il", *chain, optimize=chosen)
+        assert order == expected
+        form: Any = ["einsum_path", *expected]
+        assert report == np.einsum_path("ij,jk,kl->il", *chain, optimize=form)[1]
+    assert snp.einsum_path("ij,jk,kl->il", *chain)[0] == optimal
+
+
+def test_einsum_path_compares_all_orders_of_few_operands_and_any_size_of_results() -> None:
+    large = [normal(2, 5), normal(2, 5), normal(2, 2)]
+    assert np.einsum_path("ac,ec,ea->c", *large, optimize="optimal")[0][1:] == [(0, 2), (0, 1)]
+    assert snp.einsum_path("ac,ec,ea->c", *large)[0] == [(0, 1), (0, 1)]
+    chain = [normal(*s) for s in [(2, 3), (3, 4), (4, 3), (3, 2), (2, 2)]]
+    for count, chosen in [(3, "optimal"), (4, "optimal"), (5, "greedy")]:
+        text = ",".join(["ij", "jk", "kl", "lm", "mn"][:count])
+        orders = {
+            name: snp.einsum_path(text, *chain[:count], optimize=name)[0]
+            for name in ("optimal", "greedy", "auto")
+        }
+        assert orders["optimal"] != orders["greedy"]
+        assert orders["auto"] == orders[chosen]
+
+
+def test_einsum_path_without_optimization_is_the_order_of_the_operands() -> None:
+    vectors = [normal(3) for _ in range(3)]
+    assert snp.einsum_path("i,j,k->ijk", *vectors, optimize=False)[0] == [(0, 1), (0, 1)]
 
 
 def test_accumulation_type() -> None:
