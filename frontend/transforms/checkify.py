@@ -23,7 +23,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.parameters import Parameters, leaf_labels
 from shardir.frontend.tracing.trace import append_block, current_trace, emit_results, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.check import Check, FailedCheckError
+from shardir.ir.check import Check, JaxRuntimeError
 from shardir.ir.host_function import HostFunction
 from shardir.passes.simplify.functionalize_checks import (
     AUTOMATIC_CHECKS,
@@ -83,7 +83,7 @@ class Error:
         """Raise `JaxRuntimeError` with the message if a check failed."""
         message = self.get()
         if message is not None:
-            raise FailedCheckError(message)
+            raise JaxRuntimeError(message)
 
     def _message(self, index: tuple[int, ...]) -> str | None:
         number = int(np.asarray(self._code)[index])

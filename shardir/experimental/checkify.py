@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from shardir._imports.lazy_names import lazy_names
 
 TABLE = {
-    "shardir.errors": ("JaxRuntimeError",),
     "shardir.frontend.transforms.checkify": (
         "Error",
         "ErrorCategory",
@@ -22,11 +21,11 @@ TABLE = {
         "nan_checks",
         "user_checks",
     ),
+    "shardir.ir.check": ("JaxRuntimeError",),
 }
 """The public names that each module defines."""
 
 if TYPE_CHECKING:
-    from shardir.errors import JaxRuntimeError as JaxRuntimeError
     from shardir.frontend.transforms.checkify import (
         Error as Error,
         ErrorCategory as ErrorCategory,
@@ -43,5 +42,6 @@ if TYPE_CHECKING:
         nan_checks as nan_checks,
         user_checks as user_checks,
     )
+    from shardir.ir.check import JaxRuntimeError as JaxRuntimeError
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)

@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from shardir.errors import JaxRuntimeError
+from shardir import errors
 
 
-class FailedCheckError(JaxRuntimeError, ValueError):
-    """A check of a running program failed."""
+class JaxRuntimeError(errors.JaxRuntimeError, ValueError):
+    """A check of a running program failed.
+
+    As in JAX, `checkify` has a class of this name that is a `ValueError`.
+    """
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Check:
 
     def __call__(self, condition: Any, *args: Any) -> None:
         if not condition and not self.is_debug:
-            raise FailedCheckError(self.format_message(*args))
+            raise JaxRuntimeError(self.format_message(*args))
 
     def format_message(self, *args: Any) -> str:
         """Return the message for arguments of its format."""

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir import lax, numpy as snp
-from shardir.errors import ShardirError
+from shardir import errors, lax, numpy as snp
 from shardir.experimental.checkify import (
     JaxRuntimeError,
     all_checks,
@@ -89,7 +88,10 @@ def test_the_first_failed_check_is_a_value(
     with pytest.raises(JaxRuntimeError) as caught:
         error.throw()
     assert str(caught.value) == message
+    assert type(caught.value) is JaxRuntimeError
+    assert type(caught.value).__name__ == "JaxRuntimeError"
     assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, errors.JaxRuntimeError)
 
 
 def test_errors_of_a_batch_are_reported_one_by_one() -> None:
@@ -166,7 +168,7 @@ def test_checks_outside_of_checkify() -> None:
     with pytest.raises(JaxRuntimeError, match="eager 3"):
         check(False, "eager {}", 3)
     check(True, "eager")
-    with pytest.raises(ShardirError, match=r"-1\.0 0\.0 is not positive"):
+    with pytest.raises(errors.ShardirError, match=r"-1\.0 0\.0 is not positive"):
         sd.jit(positive)(-1.0).block_until_ready()
     debug_check(False, "nothing")
 
@@ -232,6 +234,6 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
 
 @pytest.mark.parametrize(("call", "message"), FAULTS)
 def test_wrong_arguments(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ShardirError) as error:
+    with pytest.raises(errors.ShardirError) as error:
         call()
     assert first_line(error) == message
