@@ -19,7 +19,7 @@ from dataclasses import replace
 from shardir import ops as specs
 from shardir.errors import PartitionError
 from shardir.ir.builder import Builder, UniqueNames, as_values, copy_op, substitute
-from shardir.ir.dtypes import DTYPE_INFO, KEY_WORDS, KEYS, TOKEN
+from shardir.ir.dtypes import DTYPE_INFO, FLOATS, KEY_WORDS, KEYS, TOKEN
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.operation import Symbol
@@ -38,10 +38,15 @@ from shardir.passes.rewriting import (
 def mesh_of_function(function: Function, module: Module) -> Mesh | None:
     """Return the one mesh of a function's values, `None` for a module without meshes.
 
+    It is the first mesh with axes if no value has a sharding.
+
     Raises `PartitionError` if there are several.
     """
     used = dict.fromkeys(s.mesh for s in shardings_of(function))
-    meshes = [module.mesh(name) for name in used] or list(module.meshes[:1])
+    meshes = [module.mesh(name) for name in used] or [
+        *(mesh for mesh in module.meshes if not mesh.is_maximal),
+        *module.meshes,
+    ][:1]
     if len(meshes) > 1:
         first, other = [*(m for m in meshes if not m.is_maximal), *meshes][:2]
         raise PartitionError(
@@ -50,10 +55,16 @@ def mesh_of_function(function: Function, module: Module) -> Mesh | None:
             f"state the sharding of {_describe_value_on(function, other.name)} on @{first.name}"
         )
     if meshes and meshes[0].is_maximal:
+        name = meshes[0].name
+        where = (
+            f"has values on the single device of @{name}, such as "
+            f"{_describe_value_on(function, name)}"
+            if used
+            else f"has no mesh but the single device @{name}"
+        )
         raise PartitionError(
-            f"@{function.name} has values on the single device of @{meshes[0].name}, such as "
-            f"{_describe_value_on(function, meshes[0].name)}; a program that is partitioned runs "
-            "on a mesh with axes: shard an argument, or leave the sharding out"
+            f"@{function.name} {where}; a program that is partitioned runs on a mesh with axes: "
+            "shard an argument, or leave the sharding out"
         )
     return meshes[0] if meshes else None
 
@@ -241,7 +252,7 @@ def _sending_reduction(dtype: str) -> str:
     """
     if dtype == "bool":
         return "or"
-    return "add" if DTYPE_INFO[dtype].has_zero else "max"
+    return "max" if dtype in FLOATS and not DTYPE_INFO[dtype].has_zero else "add"
 
 
 def rebuild_global_programs(

@@ -312,149 +312,149 @@ def compute_v2_grad(v0, params_b1, v12, h_grad):
 
 
 @triton.jit
-def compute_v36_kernel(params_w1_grad_ptr, params_w1_ptr, v36_ptr, BLOCK: tl.constexpr):
-    """mul, sub over 16x16
-
-    %87 = constant(value=0.1) : f32[16, 16]
-    %88 = mul(%87, %params.w1.grad) : f32[16, 16]
-    %36 = sub(%params.w1, %88) : f32[16, 16]
-    yield %36
-    """
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    params_w1_grad = tl.load(params_w1_grad_ptr + at)
-    params_w1 = tl.load(params_w1_ptr + at)
-    v88 = 0.1 * params_w1_grad
-    v36 = params_w1 - v88
-    tl.store(v36_ptr + at, v36)
-
-
-def compute_v36_reference(params_w1_grad, params_w1):
-    """The same in plain torch."""
-    v88 = 0.1 * params_w1_grad  # mul: f32[16, 16]
-    v36 = params_w1 - v88  # sub: f32[16, 16]
-    return v36
-
-
-def compute_v36(params_w1_grad, params_w1):
-    if not (params_w1_grad.is_cuda or INTERPRETED):
-        return compute_v36_reference(params_w1_grad, params_w1)
-    params_w1_grad = params_w1_grad.contiguous()
-    params_w1 = params_w1.contiguous()
-    v36 = torch.empty((16, 16), dtype=torch.float32, device=params_w1_grad.device)
-    compute_v36_kernel[(1,)](
-        params_w1_grad, params_w1, v36, BLOCK=256, num_warps=1, enable_fp_fusion=False
-    )
-    return v36
-
-
-@triton.jit
-def compute_v39_kernel(params_b1_grad_row_ptr, params_b1_ptr, v39_ptr, BLOCK: tl.constexpr):
+def compute_v36_kernel(params_b1_grad_row_ptr, params_b1_ptr, v36_ptr, BLOCK: tl.constexpr):
     """mul, sub over 16
 
-    %90 = constant(value=0.1) : f32[16]
+    %87 = constant(value=0.1) : f32[16]
     %params.b1.grad = reshape(%params.b1.grad.row) : f32[16]
-    %91 = mul(%90, %params.b1.grad) : f32[16]
-    %39 = sub(%params.b1, %91) : f32[16]
-    yield %39
+    %88 = mul(%87, %params.b1.grad) : f32[16]
+    %36 = sub(%params.b1, %88) : f32[16]
+    yield %36
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     params_b1_grad_row = tl.load(params_b1_grad_row_ptr + at)
     params_b1 = tl.load(params_b1_ptr + at)
-    v91 = 0.1 * params_b1_grad_row
-    v39 = params_b1 - v91
-    tl.store(v39_ptr + at, v39)
+    v88 = 0.1 * params_b1_grad_row
+    v36 = params_b1 - v88
+    tl.store(v36_ptr + at, v36)
 
 
-def compute_v39_reference(params_b1_grad_row, params_b1):
+def compute_v36_reference(params_b1_grad_row, params_b1):
     """The same in plain torch."""
     params_b1_grad = params_b1_grad_row.reshape(16)  # reshape: f32[16]
-    v91 = 0.1 * params_b1_grad  # mul: f32[16]
-    v39 = params_b1 - v91  # sub: f32[16]
-    return v39
+    v88 = 0.1 * params_b1_grad  # mul: f32[16]
+    v36 = params_b1 - v88  # sub: f32[16]
+    return v36
 
 
-def compute_v39(params_b1_grad_row, params_b1):
+def compute_v36(params_b1_grad_row, params_b1):
     if not (params_b1_grad_row.is_cuda or INTERPRETED):
-        return compute_v39_reference(params_b1_grad_row, params_b1)
+        return compute_v36_reference(params_b1_grad_row, params_b1)
     params_b1_grad_row = params_b1_grad_row.contiguous()
     params_b1 = params_b1.contiguous()
-    v39 = torch.empty((16,), dtype=torch.float32, device=params_b1_grad_row.device)
-    compute_v39_kernel[(1,)](
-        params_b1_grad_row, params_b1, v39, BLOCK=16, num_warps=1, enable_fp_fusion=False
+    v36 = torch.empty((16,), dtype=torch.float32, device=params_b1_grad_row.device)
+    compute_v36_kernel[(1,)](
+        params_b1_grad_row, params_b1, v36, BLOCK=16, num_warps=1, enable_fp_fusion=False
     )
-    return v39
+    return v36
 
 
 @triton.jit
-def compute_v42_kernel(params_w2_grad_ptr, params_w2_ptr, v42_ptr, BLOCK: tl.constexpr):
-    """mul, sub over 16x8
-
-    %93 = constant(value=0.1) : f32[16, 8]
-    %94 = mul(%93, %params.w2.grad) : f32[16, 8]
-    %42 = sub(%params.w2, %94) : f32[16, 8]
-    yield %42
-    """
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    params_w2_grad = tl.load(params_w2_grad_ptr + at)
-    params_w2 = tl.load(params_w2_ptr + at)
-    v94 = 0.1 * params_w2_grad
-    v42 = params_w2 - v94
-    tl.store(v42_ptr + at, v42)
-
-
-def compute_v42_reference(params_w2_grad, params_w2):
-    """The same in plain torch."""
-    v94 = 0.1 * params_w2_grad  # mul: f32[16, 8]
-    v42 = params_w2 - v94  # sub: f32[16, 8]
-    return v42
-
-
-def compute_v42(params_w2_grad, params_w2):
-    if not (params_w2_grad.is_cuda or INTERPRETED):
-        return compute_v42_reference(params_w2_grad, params_w2)
-    params_w2_grad = params_w2_grad.contiguous()
-    params_w2 = params_w2.contiguous()
-    v42 = torch.empty((16, 8), dtype=torch.float32, device=params_w2_grad.device)
-    compute_v42_kernel[(1,)](
-        params_w2_grad, params_w2, v42, BLOCK=128, num_warps=1, enable_fp_fusion=False
-    )
-    return v42
-
-
-@triton.jit
-def compute_v45_kernel(params_b2_grad_row_ptr, params_b2_ptr, v45_ptr, BLOCK: tl.constexpr):
+def compute_v39_kernel(params_b2_grad_row_ptr, params_b2_ptr, v39_ptr, BLOCK: tl.constexpr):
     """mul, sub over 8
 
-    %96 = constant(value=0.1) : f32[8]
+    %90 = constant(value=0.1) : f32[8]
     %params.b2.grad = reshape(%params.b2.grad.row) : f32[8]
-    %97 = mul(%96, %params.b2.grad) : f32[8]
-    %45 = sub(%params.b2, %97) : f32[8]
-    yield %45
+    %91 = mul(%90, %params.b2.grad) : f32[8]
+    %39 = sub(%params.b2, %91) : f32[8]
+    yield %39
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     params_b2_grad_row = tl.load(params_b2_grad_row_ptr + at)
     params_b2 = tl.load(params_b2_ptr + at)
-    v97 = 0.1 * params_b2_grad_row
-    v45 = params_b2 - v97
+    v91 = 0.1 * params_b2_grad_row
+    v39 = params_b2 - v91
+    tl.store(v39_ptr + at, v39)
+
+
+def compute_v39_reference(params_b2_grad_row, params_b2):
+    """The same in plain torch."""
+    params_b2_grad = params_b2_grad_row.reshape(8)  # reshape: f32[8]
+    v91 = 0.1 * params_b2_grad  # mul: f32[8]
+    v39 = params_b2 - v91  # sub: f32[8]
+    return v39
+
+
+def compute_v39(params_b2_grad_row, params_b2):
+    if not (params_b2_grad_row.is_cuda or INTERPRETED):
+        return compute_v39_reference(params_b2_grad_row, params_b2)
+    params_b2_grad_row = params_b2_grad_row.contiguous()
+    params_b2 = params_b2.contiguous()
+    v39 = torch.empty((8,), dtype=torch.float32, device=params_b2_grad_row.device)
+    compute_v39_kernel[(1,)](
+        params_b2_grad_row, params_b2, v39, BLOCK=8, num_warps=1, enable_fp_fusion=False
+    )
+    return v39
+
+
+@triton.jit
+def compute_v42_kernel(params_w1_grad_ptr, params_w1_ptr, v42_ptr, BLOCK: tl.constexpr):
+    """mul, sub over 16x16
+
+    %93 = constant(value=0.1) : f32[16, 16]
+    %94 = mul(%93, %params.w1.grad) : f32[16, 16]
+    %42 = sub(%params.w1, %94) : f32[16, 16]
+    yield %42
+    """
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    params_w1_grad = tl.load(params_w1_grad_ptr + at)
+    params_w1 = tl.load(params_w1_ptr + at)
+    v94 = 0.1 * params_w1_grad
+    v42 = params_w1 - v94
+    tl.store(v42_ptr + at, v42)
+
+
+def compute_v42_reference(params_w1_grad, params_w1):
+    """The same in plain torch."""
+    v94 = 0.1 * params_w1_grad  # mul: f32[16, 16]
+    v42 = params_w1 - v94  # sub: f32[16, 16]
+    return v42
+
+
+def compute_v42(params_w1_grad, params_w1):
+    if not (params_w1_grad.is_cuda or INTERPRETED):
+        return compute_v42_reference(params_w1_grad, params_w1)
+    params_w1_grad = params_w1_grad.contiguous()
+    params_w1 = params_w1.contiguous()
+    v42 = torch.empty((16, 16), dtype=torch.float32, device=params_w1_grad.device)
+    compute_v42_kernel[(1,)](
+        params_w1_grad, params_w1, v42, BLOCK=256, num_warps=1, enable_fp_fusion=False
+    )
+    return v42
+
+
+@triton.jit
+def compute_v45_kernel(params_w2_grad_ptr, params_w2_ptr, v45_ptr, BLOCK: tl.constexpr):
+    """mul, sub over 16x8
+
+    %96 = constant(value=0.1) : f32[16, 8]
+    %97 = mul(%96, %params.w2.grad) : f32[16, 8]
+    %45 = sub(%params.w2, %97) : f32[16, 8]
+    yield %45
+    """
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    params_w2_grad = tl.load(params_w2_grad_ptr + at)
+    params_w2 = tl.load(params_w2_ptr + at)
+    v97 = 0.1 * params_w2_grad
+    v45 = params_w2 - v97
     tl.store(v45_ptr + at, v45)
 
 
-def compute_v45_reference(params_b2_grad_row, params_b2):
+def compute_v45_reference(params_w2_grad, params_w2):
     """The same in plain torch."""
-    params_b2_grad = params_b2_grad_row.reshape(8)  # reshape: f32[8]
-    v97 = 0.1 * params_b2_grad  # mul: f32[8]
-    v45 = params_b2 - v97  # sub: f32[8]
+    v97 = 0.1 * params_w2_grad  # mul: f32[16, 8]
+    v45 = params_w2 - v97  # sub: f32[16, 8]
     return v45
 
 
-def compute_v45(params_b2_grad_row, params_b2):
-    if not (params_b2_grad_row.is_cuda or INTERPRETED):
-        return compute_v45_reference(params_b2_grad_row, params_b2)
-    params_b2_grad_row = params_b2_grad_row.contiguous()
-    params_b2 = params_b2.contiguous()
-    v45 = torch.empty((8,), dtype=torch.float32, device=params_b2_grad_row.device)
+def compute_v45(params_w2_grad, params_w2):
+    if not (params_w2_grad.is_cuda or INTERPRETED):
+        return compute_v45_reference(params_w2_grad, params_w2)
+    params_w2_grad = params_w2_grad.contiguous()
+    params_w2 = params_w2.contiguous()
+    v45 = torch.empty((16, 8), dtype=torch.float32, device=params_w2_grad.device)
     compute_v45_kernel[(1,)](
-        params_b2_grad_row, params_b2, v45, BLOCK=8, num_warps=1, enable_fp_fusion=False
+        params_w2_grad, params_w2, v45, BLOCK=128, num_warps=1, enable_fp_fusion=False
     )
     return v45
 
@@ -498,11 +498,11 @@ def main(comm, params_b1, params_b2, params_w1, params_w2, x, y):
     params_b1_grad_row = params_b2_grad_combined[:, 136:152]  # slice: f32[1, 16]
     params_w1_grad_row = params_b2_grad_combined[:, 152:]  # slice: f32[1, 256]
     params_w1_grad = params_w1_grad_row.reshape(16, 16)  # reshape: f32[16, 16]
-    v36 = compute_v36(params_w1_grad, params_w1)  # fused: f32[16, 16]
-    v39 = compute_v39(params_b1_grad_row, params_b1)  # fused: f32[16]
-    v42 = compute_v42(params_w2_grad, params_w2)  # fused: f32[16, 8]
-    v45 = compute_v45(params_b2_grad_row, params_b2)  # fused: f32[8]
-    return (v39, v45, v36, v42, v21)
+    v36 = compute_v36(params_b1_grad_row, params_b1)  # fused: f32[16]
+    v39 = compute_v39(params_b2_grad_row, params_b2)  # fused: f32[8]
+    v42 = compute_v42(params_w1_grad, params_w1)  # fused: f32[16, 16]
+    v45 = compute_v45(params_w2_grad, params_w2)  # fused: f32[16, 8]
+    return (v36, v39, v42, v45, v21)
 
 
 # What it takes and returns

@@ -297,9 +297,9 @@ def compute_v9_kernel(x_ptr, params_scale_ptr, v9_ptr, v18_ptr, h_ptr, COLUMNS: 
     %125 = broadcast(%9, dims=[0, 1, 2]) : f32[2, 6, 8]
     %centred = sub(%x, %125) : f32[2, 6, 8]
     %128 = mul(%centred, %centred) : f32[2, 6, 8]
-    %144 = sum(%128, dims=[2]) : f32[2, 6]
-    %147 = reshape(%144) : f32[2, 6, 1]
-    %156 = div(%147, %118) : f32[2, 6, 1]
+    %147 = sum(%128, dims=[2]) : f32[2, 6]
+    %153 = reshape(%147) : f32[2, 6, 1]
+    %156 = div(%153, %118) : f32[2, 6, 1]
     %159 = constant(value=1e-05) : f32[2, 6, 1]
     %160 = add(%156, %159) : f32[2, 6, 1]
     %18 = sqrt(%160) : f32[2, 6, 1]
@@ -316,8 +316,8 @@ def compute_v9_kernel(x_ptr, params_scale_ptr, v9_ptr, v18_ptr, h_ptr, COLUMNS: 
     v9 = tl.div_rn(v108, 8.0)
     centred = x - v9
     v128 = centred * centred
-    v144 = tl.sum(v128, 0)
-    v156 = tl.div_rn(v144, 8.0)
+    v147 = tl.sum(v128, 0)
+    v156 = tl.div_rn(v147, 8.0)
     v160 = v156 + 1e-05
     v18 = tl.sqrt_rn(v160)
     v163 = tl.div_rn(centred, v18)
@@ -336,9 +336,9 @@ def compute_v9_reference(x, params_scale):
     v125 = v9.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
     centred = x - v125  # sub: f32[2, 6, 8]
     v128 = centred * centred  # mul: f32[2, 6, 8]
-    v144 = v128.sum(2)  # sum: f32[2, 6]
-    v147 = v144.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
-    v156 = v147 / 8.0  # div: f32[2, 6, 1]
+    v147 = v128.sum(2)  # sum: f32[2, 6]
+    v153 = v147.reshape(2, 6, 1)  # reshape: f32[2, 6, 1]
+    v156 = v153 / 8.0  # div: f32[2, 6, 1]
     v160 = v156 + 1e-05  # add: f32[2, 6, 1]
     v18 = torch.sqrt(v160)  # sqrt: f32[2, 6, 1]
     v162 = v18.expand(2, 6, 8)  # broadcast: f32[2, 6, 8]
@@ -1326,14 +1326,50 @@ def compute_x_grad(
 
 
 @triton.jit
-def compute_v137_kernel(v95_ptr, v134_ptr, params_embed_ptr, v137_ptr, BLOCK: tl.constexpr):
+def compute_v137_kernel(params_down_grad_ptr, params_down_ptr, v137_ptr, BLOCK: tl.constexpr):
+    """mul, sub over 8x8
+
+    %324 = constant(value=0.1) : f32[8, 8]
+    %325 = mul(%324, %params.down.grad) : f32[8, 8]
+    %137 = sub(%params.down, %325) : f32[8, 8]
+    yield %137
+    """
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    params_down_grad = tl.load(params_down_grad_ptr + at)
+    params_down = tl.load(params_down_ptr + at)
+    v325 = 0.1 * params_down_grad
+    v137 = params_down - v325
+    tl.store(v137_ptr + at, v137)
+
+
+def compute_v137_reference(params_down_grad, params_down):
+    """The same in plain torch."""
+    v325 = 0.1 * params_down_grad  # mul: f32[8, 8]
+    v137 = params_down - v325  # sub: f32[8, 8]
+    return v137
+
+
+def compute_v137(params_down_grad, params_down):
+    if not (params_down_grad.is_cuda or INTERPRETED):
+        return compute_v137_reference(params_down_grad, params_down)
+    params_down_grad = params_down_grad.contiguous()
+    params_down = params_down.contiguous()
+    v137 = torch.empty((8, 8), dtype=torch.float32, device=params_down_grad.device)
+    compute_v137_kernel[(1,)](
+        params_down_grad, params_down, v137, BLOCK=64, num_warps=1, enable_fp_fusion=False
+    )
+    return v137
+
+
+@triton.jit
+def compute_v140_kernel(v95_ptr, v134_ptr, params_embed_ptr, v140_ptr, BLOCK: tl.constexpr):
     """add, mul, sub over 16x8
 
     %params.embed.grad = add(%95, %134) : f32[16, 8]
     %321 = constant(value=0.1) : f32[16, 8]
     %322 = mul(%321, %params.embed.grad) : f32[16, 8]
-    %137 = sub(%params.embed, %322) : f32[16, 8]
-    yield %137
+    %140 = sub(%params.embed, %322) : f32[16, 8]
+    yield %140
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     v95 = tl.load(v95_ptr + at)
@@ -1341,39 +1377,111 @@ def compute_v137_kernel(v95_ptr, v134_ptr, params_embed_ptr, v137_ptr, BLOCK: tl
     params_embed = tl.load(params_embed_ptr + at)
     params_embed_grad = v95 + v134
     v322 = 0.1 * params_embed_grad
-    v137 = params_embed - v322
-    tl.store(v137_ptr + at, v137)
+    v140 = params_embed - v322
+    tl.store(v140_ptr + at, v140)
 
 
-def compute_v137_reference(v95, v134, params_embed):
+def compute_v140_reference(v95, v134, params_embed):
     """The same in plain torch."""
     params_embed_grad = v95 + v134  # add: f32[16, 8]
     v322 = 0.1 * params_embed_grad  # mul: f32[16, 8]
-    v137 = params_embed - v322  # sub: f32[16, 8]
-    return v137
+    v140 = params_embed - v322  # sub: f32[16, 8]
+    return v140
 
 
-def compute_v137(v95, v134, params_embed):
+def compute_v140(v95, v134, params_embed):
     if not (v95.is_cuda or INTERPRETED):
-        return compute_v137_reference(v95, v134, params_embed)
+        return compute_v140_reference(v95, v134, params_embed)
     v95, v134, params_embed = (x.contiguous() for x in (v95, v134, params_embed))
-    v137 = torch.empty((16, 8), dtype=torch.float32, device=v95.device)
-    compute_v137_kernel[(1,)](
-        v95, v134, params_embed, v137, BLOCK=128, num_warps=1, enable_fp_fusion=False
+    v140 = torch.empty((16, 8), dtype=torch.float32, device=v95.device)
+    compute_v140_kernel[(1,)](
+        v95, v134, params_embed, v140, BLOCK=128, num_warps=1, enable_fp_fusion=False
     )
-    return v137
+    return v140
 
 
 @triton.jit
-def compute_v140_kernel(v101_row_ptr, v121_ptr, params_scale_ptr, v140_ptr, BLOCK: tl.constexpr):
+def compute_v143_kernel(params_k_grad_ptr, params_k_ptr, v143_ptr, BLOCK: tl.constexpr):
+    """mul, sub over 8x2x4
+
+    %327 = constant(value=0.1) : f32[8, 2, 4]
+    %328 = mul(%327, %params.k.grad) : f32[8, 2, 4]
+    %143 = sub(%params.k, %328) : f32[8, 2, 4]
+    yield %143
+    """
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    params_k_grad = tl.load(params_k_grad_ptr + at)
+    params_k = tl.load(params_k_ptr + at)
+    v328 = 0.1 * params_k_grad
+    v143 = params_k - v328
+    tl.store(v143_ptr + at, v143)
+
+
+def compute_v143_reference(params_k_grad, params_k):
+    """The same in plain torch."""
+    v328 = 0.1 * params_k_grad  # mul: f32[8, 2, 4]
+    v143 = params_k - v328  # sub: f32[8, 2, 4]
+    return v143
+
+
+def compute_v143(params_k_grad, params_k):
+    if not (params_k_grad.is_cuda or INTERPRETED):
+        return compute_v143_reference(params_k_grad, params_k)
+    params_k_grad = params_k_grad.contiguous()
+    params_k = params_k.contiguous()
+    v143 = torch.empty((8, 2, 4), dtype=torch.float32, device=params_k_grad.device)
+    compute_v143_kernel[(1,)](
+        params_k_grad, params_k, v143, BLOCK=64, num_warps=1, enable_fp_fusion=False
+    )
+    return v143
+
+
+@triton.jit
+def compute_v146_kernel(params_o_grad_ptr, params_o_ptr, v146_ptr, BLOCK: tl.constexpr):
+    """mul, sub over 2x4x8
+
+    %330 = constant(value=0.1) : f32[2, 4, 8]
+    %331 = mul(%330, %params.o.grad) : f32[2, 4, 8]
+    %146 = sub(%params.o, %331) : f32[2, 4, 8]
+    yield %146
+    """
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    params_o_grad = tl.load(params_o_grad_ptr + at)
+    params_o = tl.load(params_o_ptr + at)
+    v331 = 0.1 * params_o_grad
+    v146 = params_o - v331
+    tl.store(v146_ptr + at, v146)
+
+
+def compute_v146_reference(params_o_grad, params_o):
+    """The same in plain torch."""
+    v331 = 0.1 * params_o_grad  # mul: f32[2, 4, 8]
+    v146 = params_o - v331  # sub: f32[2, 4, 8]
+    return v146
+
+
+def compute_v146(params_o_grad, params_o):
+    if not (params_o_grad.is_cuda or INTERPRETED):
+        return compute_v146_reference(params_o_grad, params_o)
+    params_o_grad = params_o_grad.contiguous()
+    params_o = params_o.contiguous()
+    v146 = torch.empty((2, 4, 8), dtype=torch.float32, device=params_o_grad.device)
+    compute_v146_kernel[(1,)](
+        params_o_grad, params_o, v146, BLOCK=64, num_warps=1, enable_fp_fusion=False
+    )
+    return v146
+
+
+@triton.jit
+def compute_v152_kernel(v101_row_ptr, v121_ptr, params_scale_ptr, v152_ptr, BLOCK: tl.constexpr):
     """add, mul, sub over 8
 
     %284 = reshape(%101.row) : f32[8]
     %params.scale.grad = add(%284, %121) : f32[8]
     %286 = constant(value=0.1) : f32[8]
     %287 = mul(%286, %params.scale.grad) : f32[8]
-    %140 = sub(%params.scale, %287) : f32[8]
-    yield %140
+    %152 = sub(%params.scale, %287) : f32[8]
+    yield %152
     """
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     v101_row = tl.load(v101_row_ptr + at)
@@ -1381,136 +1489,28 @@ def compute_v140_kernel(v101_row_ptr, v121_ptr, params_scale_ptr, v140_ptr, BLOC
     params_scale = tl.load(params_scale_ptr + at)
     params_scale_grad = v101_row + v121
     v287 = 0.1 * params_scale_grad
-    v140 = params_scale - v287
-    tl.store(v140_ptr + at, v140)
+    v152 = params_scale - v287
+    tl.store(v152_ptr + at, v152)
 
 
-def compute_v140_reference(v101_row, v121, params_scale):
+def compute_v152_reference(v101_row, v121, params_scale):
     """The same in plain torch."""
     v284 = v101_row.reshape(8)  # reshape: f32[8]
     params_scale_grad = v284 + v121  # add: f32[8]
     v287 = 0.1 * params_scale_grad  # mul: f32[8]
-    v140 = params_scale - v287  # sub: f32[8]
-    return v140
+    v152 = params_scale - v287  # sub: f32[8]
+    return v152
 
 
-def compute_v140(v101_row, v121, params_scale):
+def compute_v152(v101_row, v121, params_scale):
     if not (v101_row.is_cuda or INTERPRETED):
-        return compute_v140_reference(v101_row, v121, params_scale)
+        return compute_v152_reference(v101_row, v121, params_scale)
     v101_row, v121, params_scale = (x.contiguous() for x in (v101_row, v121, params_scale))
-    v140 = torch.empty((8,), dtype=torch.float32, device=v101_row.device)
-    compute_v140_kernel[(1,)](
-        v101_row, v121, params_scale, v140, BLOCK=8, num_warps=1, enable_fp_fusion=False
-    )
-    return v140
-
-
-@triton.jit
-def compute_v143_kernel(params_q_grad_ptr, params_q_ptr, v143_ptr, BLOCK: tl.constexpr):
-    """mul, sub over 8x2x4
-
-    %324 = constant(value=0.1) : f32[8, 2, 4]
-    %325 = mul(%324, %params.q.grad) : f32[8, 2, 4]
-    %143 = sub(%params.q, %325) : f32[8, 2, 4]
-    yield %143
-    """
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    params_q_grad = tl.load(params_q_grad_ptr + at)
-    params_q = tl.load(params_q_ptr + at)
-    v325 = 0.1 * params_q_grad
-    v143 = params_q - v325
-    tl.store(v143_ptr + at, v143)
-
-
-def compute_v143_reference(params_q_grad, params_q):
-    """The same in plain torch."""
-    v325 = 0.1 * params_q_grad  # mul: f32[8, 2, 4]
-    v143 = params_q - v325  # sub: f32[8, 2, 4]
-    return v143
-
-
-def compute_v143(params_q_grad, params_q):
-    if not (params_q_grad.is_cuda or INTERPRETED):
-        return compute_v143_reference(params_q_grad, params_q)
-    params_q_grad = params_q_grad.contiguous()
-    params_q = params_q.contiguous()
-    v143 = torch.empty((8, 2, 4), dtype=torch.float32, device=params_q_grad.device)
-    compute_v143_kernel[(1,)](
-        params_q_grad, params_q, v143, BLOCK=64, num_warps=1, enable_fp_fusion=False
-    )
-    return v143
-
-
-@triton.jit
-def compute_v152_kernel(params_o_grad_ptr, params_o_ptr, v152_ptr, BLOCK: tl.constexpr):
-    """mul, sub over 2x4x8
-
-    %333 = constant(value=0.1) : f32[2, 4, 8]
-    %334 = mul(%333, %params.o.grad) : f32[2, 4, 8]
-    %152 = sub(%params.o, %334) : f32[2, 4, 8]
-    yield %152
-    """
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    params_o_grad = tl.load(params_o_grad_ptr + at)
-    params_o = tl.load(params_o_ptr + at)
-    v334 = 0.1 * params_o_grad
-    v152 = params_o - v334
-    tl.store(v152_ptr + at, v152)
-
-
-def compute_v152_reference(params_o_grad, params_o):
-    """The same in plain torch."""
-    v334 = 0.1 * params_o_grad  # mul: f32[2, 4, 8]
-    v152 = params_o - v334  # sub: f32[2, 4, 8]
-    return v152
-
-
-def compute_v152(params_o_grad, params_o):
-    if not (params_o_grad.is_cuda or INTERPRETED):
-        return compute_v152_reference(params_o_grad, params_o)
-    params_o_grad = params_o_grad.contiguous()
-    params_o = params_o.contiguous()
-    v152 = torch.empty((2, 4, 8), dtype=torch.float32, device=params_o_grad.device)
+    v152 = torch.empty((8,), dtype=torch.float32, device=v101_row.device)
     compute_v152_kernel[(1,)](
-        params_o_grad, params_o, v152, BLOCK=64, num_warps=1, enable_fp_fusion=False
+        v101_row, v121, params_scale, v152, BLOCK=8, num_warps=1, enable_fp_fusion=False
     )
     return v152
-
-
-@triton.jit
-def compute_v155_kernel(params_up_grad_ptr, params_up_ptr, v155_ptr, BLOCK: tl.constexpr):
-    """mul, sub over 8x8
-
-    %336 = constant(value=0.1) : f32[8, 8]
-    %337 = mul(%336, %params.up.grad) : f32[8, 8]
-    %155 = sub(%params.up, %337) : f32[8, 8]
-    yield %155
-    """
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    params_up_grad = tl.load(params_up_grad_ptr + at)
-    params_up = tl.load(params_up_ptr + at)
-    v337 = 0.1 * params_up_grad
-    v155 = params_up - v337
-    tl.store(v155_ptr + at, v155)
-
-
-def compute_v155_reference(params_up_grad, params_up):
-    """The same in plain torch."""
-    v337 = 0.1 * params_up_grad  # mul: f32[8, 8]
-    v155 = params_up - v337  # sub: f32[8, 8]
-    return v155
-
-
-def compute_v155(params_up_grad, params_up):
-    if not (params_up_grad.is_cuda or INTERPRETED):
-        return compute_v155_reference(params_up_grad, params_up)
-    params_up_grad = params_up_grad.contiguous()
-    params_up = params_up.contiguous()
-    v155 = torch.empty((8, 8), dtype=torch.float32, device=params_up_grad.device)
-    compute_v155_kernel[(1,)](
-        params_up_grad, params_up, v155, BLOCK=64, num_warps=1, enable_fp_fusion=False
-    )
-    return v155
 
 
 # The program of one device
@@ -1650,15 +1650,15 @@ def main(
     v204 = torch.where(v202, v316, -0.0)  # select: f32[16, 8]
     v134_partial = scatter_windows(v204, v5, x_grad, "add", {2: 1}, [0], {})  # scatter: f32[16, 8]
     v134 = comm.all_reduce(v134_partial, op="add", axes=("data", "model"))  # all-reduce: f32[16, 8]
-    v137 = compute_v137(v95, v134, params_embed)  # fused: f32[16, 8]
-    v140 = compute_v140(v101_row, v121, params_scale)  # fused: f32[8]
-    v143 = compute_v143(params_q_grad, params_q)  # fused: f32[8, 2, 4]
-    v146 = compute_v143(params_k_grad, params_k)  # fused: f32[8, 2, 4]
-    v149 = compute_v143(params_v_grad, params_v)  # fused: f32[8, 2, 4]
-    v152 = compute_v152(params_o_grad, params_o)  # fused: f32[2, 4, 8]
-    v155 = compute_v155(params_up_grad, params_up)  # fused: f32[8, 8]
-    v158 = compute_v155(params_down_grad, params_down)  # fused: f32[8, 8]
-    return (v158, v137, v146, v152, v143, v140, v155, v149, v91)
+    v137 = compute_v137(params_down_grad, params_down)  # fused: f32[8, 8]
+    v140 = compute_v140(v95, v134, params_embed)  # fused: f32[16, 8]
+    v143 = compute_v143(params_k_grad, params_k)  # fused: f32[8, 2, 4]
+    v146 = compute_v146(params_o_grad, params_o)  # fused: f32[2, 4, 8]
+    v149 = compute_v143(params_q_grad, params_q)  # fused: f32[8, 2, 4]
+    v152 = compute_v152(v101_row, v121, params_scale)  # fused: f32[8]
+    v155 = compute_v137(params_up_grad, params_up)  # fused: f32[8, 8]
+    v158 = compute_v143(params_v_grad, params_v)  # fused: f32[8, 2, 4]
+    return (v137, v140, v143, v146, v149, v152, v155, v158, v91)
 
 
 # What it takes and returns

@@ -225,15 +225,15 @@ void build(shardir_ipu::Program &program) {
   // %params.w1.grad = all-reduce(%params.w1.grad.partial, axes=[data], op=add) : f32[8, 8]
   Tensor params_w1_grad = ring_all_reduce(graph, params_w1_grad_partial, around_data,
       place_along_data, pe::_1 + pe::_2, step, "params.w1.grad");
-  Tensor v16 = popops::map(graph, pe::_1 - pe::Const(0.1f) * pe::_2, {params_w1, params_w1_grad},
+  Tensor v16 = popops::map(graph, pe::_1 - pe::Const(0.1f) * pe::_2, {params_b1, params_b1_grad},
       step, "16");
-  Tensor v19 = popops::map(graph, pe::_1 - pe::Const(0.1f) * pe::_2, {params_b1, params_b1_grad},
+  Tensor v19 = popops::map(graph, pe::_1 - pe::Const(0.1f) * pe::_2, {params_w1, params_w1_grad},
       step, "19");
   Tensor v22 = popops::map(graph, pe::_1 - pe::Const(0.1f) * pe::_2, {params_w2, params_w2_grad},
       step, "22");
   // Donated arguments get the results that the next step starts with.
-  step.add(Copy(v19, params_b1));
-  step.add(Copy(v16, params_w1));
+  step.add(Copy(v16, params_b1));
+  step.add(Copy(v19, params_w1));
   step.add(Copy(v22, params_w2));
   program.result("result_0", v8);
   program.result("result_1_b1", params_b1);

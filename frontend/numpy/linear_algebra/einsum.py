@@ -170,6 +170,8 @@ def _einsum(
         stated = "bool" if preferred_element_type is None else dtype_of(preferred_element_type)
         is_bool = stated == "bool"
         arrays = tuple(convert(x, "i32" if is_bool else stated) for x in arrays)
+        if is_bool:
+            preferred_element_type = None
     terms, output = _parse_subscripts(subscripts, [x.ndim for x in arrays])
     sizes = _letter_sizes(subscripts, terms, [x.shape for x in arrays])
     pairs = [_take_diagonals(x, term, sizes) for x, term in zip(arrays, terms, strict=True)]

@@ -223,7 +223,7 @@ def test_a_pointwise_operation_without_a_formula_has_no_derivative() -> None:
         (
             {"formula": None},
             "define_unary has no rule 'formula' for operation 'thrice'; the rules are takes, "
-            "numpy, cotangents, to, jvp, linear, selection, holomorphic, arithmetic",
+            "numpy, cotangents, to, jvp, linear, divides, selection, holomorphic, arithmetic",
         ),
         (
             {"numpy": lambda x: x.astype(complex)},

@@ -42,7 +42,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         lambda: sd.grad(len, 3.7)(X),
         ArgumentError,
         "grad of len is taken with respect to argument 3.7, and it was called with 1 "
-        "positional arguments; change argnums, or pass the argument by position",
+        "positional argument; change argnums, or pass the argument by position",
     ),
     (
         lambda: sd.value_and_grad(len, has_aux=X),
