@@ -116,11 +116,17 @@ def varying_axes_of(tracers: Sequence[Tracer | Varying]) -> list[Varying]:
 
 def vary_like(x: Tracer, like: object) -> Tracer:
     """Return `x` as a value that also varies along the axes along which `like` does."""
-    axes = checked_axes()
-    if not axes or not isinstance(like, Tracer):
+    if not checked_axes() or not isinstance(like, Tracer):
         return x
-    own, wanted = varying_axes_of([x, like])
-    missing = tuple(axis for axis in axes if axis in wanted - own)
+    (wanted,) = varying_axes_of([like])
+    return vary_along(x, wanted)
+
+
+def vary_along(x: Tracer, wanted: Varying) -> Tracer:
+    """Return `x` as a value that also varies along those of the axes that enclosing regions
+    check."""
+    (own,) = varying_axes_of([x])
+    missing = tuple(axis for axis in checked_axes() if axis in wanted - own)
     if not missing:
         return x
     varying: Tracer = emit("vary", x, axes=missing, weak=x.weak_type)

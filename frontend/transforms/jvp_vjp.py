@@ -25,6 +25,7 @@ from shardir.frontend.tracing.promotion import user_dtype
 from shardir.frontend.tracing.trace import append_block, wrap_value
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.typeof import find_explicit_sharding
+from shardir.frontend.tracing.varying_axes import vary_along, varying_axes_of
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 from shardir.frontend.transforms.linearization_point import (
     Primals,
@@ -83,6 +84,7 @@ def jvp(
 
     labels = [*at.names, *(f"{name}.tangent" for name in at.names)]
     results, aux, given = at.run(push_forward, [*at.primals, *steps], labels)
+    given = _vary_along(given, _find_varying_axes(tree.leaves(results)))
     out_tangents = _unflatten_derivatives(results, given)
     return (results, out_tangents, aux) if has_aux else (results, out_tangents)
 
@@ -120,6 +122,7 @@ def vjp_per_device(
     stated = [find_explicit_sharding(at.leaves[i]) for i in at.active]
     shardings = [None if each is None else cotangent_sharding(each) for each in stated]
     name, weak, argument_structure = at.name, at.weak, at.structure
+    varying = _find_varying_axes([at.leaves[i] for i in at.active])
     linear = replace(rest, residuals=())
 
     def apply(residuals: Sequence[object], cotangents: PyTree) -> PyTree:
@@ -128,6 +131,7 @@ def vjp_per_device(
         like = [x for x in leaves if operand_dtype(x)[0] in INEXACT]
         linear.check_cotangents(given)
         gradients = replace(linear, residuals=residuals)(given, like, weak)
+        gradients = _vary_along(gradients, varying)
         if any(shardings):
             # As in JAX, the sharding in the type of an argument determines that of its gradient.
             gradients = [
@@ -156,16 +160,31 @@ def linearize(fun: UserFunction, *primals: PyTree, has_aux: bool = False) -> tup
         return both.forward, both.pushforward
 
     results, aux, rest = at.linearize(derive)
+    varying = _find_varying_axes(tree.leaves(results))
 
     @traceback_boundary
     def pushforward(saved: object, *tangents: PyTree) -> PyTree:
         given = at.check_tangents("tangent", tangents)
         weak = [operand_dtype(x)[1] for x in tree.leaves(results) if operand_dtype(x)[0] in INEXACT]
         derivatives = replace(rest, residuals=saved)(given, at.primals, weak)
-        return _unflatten_derivatives(results, derivatives)
+        return _unflatten_derivatives(results, _vary_along(derivatives, varying))
 
     onward = Partial(pushforward, rest.residuals)
     return (results, onward, aux) if has_aux else (results, onward)
+
+
+def _find_varying_axes(values: Sequence[object]) -> list[Varying]:
+    """Return the manual axes along which the values of inexact types among `values` vary."""
+    inexact = [x for x in values if operand_dtype(x)[0] in INEXACT]
+    return varying_axes_of([x if isinstance(x, Tracer) else NOT_VARYING for x in inexact])
+
+
+def _vary_along(derivatives: Sequence[object], varying: Sequence[Varying]) -> list[object]:
+    """Return derivatives that vary as the values do to which they belong, zeros too."""
+    return [
+        vary_along(each, axes) if isinstance(each, Tracer) else each
+        for each, axes in zip(derivatives, varying, strict=True)
+    ]
 
 
 def _type_of(x: object) -> ShapeDtypeStruct:

@@ -43,6 +43,11 @@ def types_inside(fun: Callable[[Any], Any], spec: Any, **options: Any) -> list[A
     return found
 
 
+def stopped_sum(x: Any) -> Any:
+    """Return a sum that has the derivative 0."""
+    return snp.sum(lax.stop_gradient(x))
+
+
 @pytest.mark.parametrize(
     ("fun", "spec", "types"),
     [
@@ -65,6 +70,16 @@ def types_inside(fun: Callable[[Any], Any], spec: Any, **options: Any) -> list[A
         (sd.grad(lambda a: snp.sum(snp.ones(3))), P("x"), ("float32[2,2]{V:x}",) * 2),
         (lambda a: lax.pcast(a, "y", to="varying"), P("x"),
          ("float32[2,2]{V:x}", "float32[2,2]{V:(x,y)}")),
+        (lambda a: sd.vjp(stopped_sum, a)[1](lax.pcast(snp.ones(()), "x", to="varying"))[0],
+         P("x"), ("float32[2,2]{V:x}",) * 2),
+        (lambda a: sd.vjp(lambda b: snp.ones(2), a)[1](snp.ones(2))[0], P("x", "y"),
+         ("float32[2,1]{V:(x,y)}",) * 2),
+        (lambda a: sd.jvp(stopped_sum, (a,), (a,))[1], P("x"),
+         ("float32[2,2]{V:x}", "float32[]{V:x}")),
+        (lambda a: sd.linearize(stopped_sum, a)[1](a), P("x"),
+         ("float32[2,2]{V:x}", "float32[]{V:x}")),
+        (lambda a: sd.linearize(lambda b: snp.ones(2), a)[1](a), P("x"),
+         ("float32[2,2]{V:x}", "float32[2]")),
     ],
 )  # fmt: skip
 def test_types_state_the_axes_along_which_values_vary(
