@@ -84,8 +84,9 @@ def resize(
 ) -> Tracer:
     """Return the image with another shape, which has a size for each dimension of the image.
 
-    `antialias` widens the kernel of dimensions that become smaller. `precision` is accepted and
-    ignored. Raise `ShapeError` for another number of dimensions.
+    `antialias` widens the kernel of dimensions that become smaller. As in products, an algorithm
+    as `precision` states the types in which sums are computed. Raise `ShapeError` for another
+    number of dimensions.
     """
     check_precision(precision)
     x, sizes, chosen = _check_image("resize", image, shape, method)
@@ -96,7 +97,7 @@ def resize(
         if size != new:
             scale = convert(as_tracer(new / size if new else 1.0), "f32")
             weights = _weights(size, new, scale, convert(as_tracer(0.0), "f32"), chosen, antialias)
-            x = _resample(x, dim, weights)
+            x = _resample(x, dim, weights, precision)
     return x
 
 
@@ -137,7 +138,7 @@ def scale_and_translate(
     x = convert(x, *inexact_kind(x))
     for i, dim in enumerate(range(x.ndim)[d] for d in spatial_dims):
         weights = _weights(x.shape[dim], sizes[dim], scales[i], offsets[i], chosen, antialias)
-        x = _resample(x, dim, weights)
+        x = _resample(x, dim, weights, precision)
     return x
 
 
@@ -167,9 +168,10 @@ def _take_nearest(x: Tracer, sizes: Sequence[int]) -> Tracer:
     return x
 
 
-def _resample(x: Tracer, dim: int, weights: Tracer) -> Tracer:
+def _resample(x: Tracer, dim: int, weights: Tracer, precision: PrecisionLike) -> Tracer:
     """Return the products of a dimension with a matrix of weights (input, output)."""
-    product = dot_general(x, convert(weights, x.value.type.dtype), (((dim,), (0,)), ((), ())))
+    dims = ((dim,), (0,)), ((), ())
+    product = dot_general(x, convert(weights, x.value.type.dtype), dims, precision)
     return snp.moveaxis(product, -1, dim)
 
 

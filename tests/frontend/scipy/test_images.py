@@ -121,3 +121,28 @@ def test_invalid_calls_are_errors(call: Any, message: str) -> None:
     with pytest.raises(ShardirError) as caught:
         call()
     assert str(caught.value).split("\n")[0] == message
+
+
+@pytest.mark.parametrize(
+    "resample",
+    [
+        lambda **options: image.resize(X, (3, 9, 5), "cubic", **options),
+        lambda **options: image.scale_and_translate(
+            X, (3, 7, 5), (2,), np.array([1.3]), np.array([0.5]), "linear", **options
+        ),
+    ],
+)
+def test_an_algorithm_states_the_type_of_the_sums(resample: Callable[..., Any]) -> None:
+    narrow, complete = resample(precision="F16_F16_F16"), resample()
+    assert narrow.dtype == complete.dtype == np.float32
+    numbers = np.asarray(narrow)
+    assert (numbers == numbers.astype(np.float16)).all()
+    np.testing.assert_allclose(numbers, complete, 0.01, 0.05)
+    assert not (numbers == np.asarray(complete)).all()
+    with pytest.raises(ShardirError, match="products do not support the algorithm TF32_TF32_F32"):
+        resample(precision="TF32_TF32_F32")
+
+
+def test_the_nearest_elements_need_no_algorithm() -> None:
+    made = image.resize(X, (3, 14, 4), "nearest", precision="TF32_TF32_F32")
+    assert (np.asarray(made) == np.repeat(X, 2, 1)).all()
