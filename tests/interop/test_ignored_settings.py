@@ -73,7 +73,6 @@ def test_values_that_jax_refuses_are_errors() -> None:
 
 DIFFERENT_RESULTS = {
     "jax_auto_pcast", "jax_explicit_x64_dtypes", "jax_high_dynamic_range_gumbel",
-    "jax_remove_size_one_mesh_axis_from_type",
 }  # fmt: skip
 """Settings that change the results or the types of programs, and are errors."""
 
@@ -89,6 +88,7 @@ def test_each_setting_of_jax_is_known() -> None:
     import jax
 
     known = {*ignored_settings.CHECKS, *ignored_settings.IMPLEMENTATION_SETTINGS}
+    known |= {*ignored_settings.REFUSED_SETTINGS}
     known |= {*RENAMED_SETTINGS, *CONTEXT_SETTINGS, *(f"jax_{name}" for name in SETTINGS)}
     names = [name for name in jax.config.values if name.startswith("jax_")]
     unknown = {name for name in names if not re.match(OTHER_PARTS, name)} - known
@@ -96,6 +96,17 @@ def test_each_setting_of_jax_is_known() -> None:
     for name in DIFFERENT_RESULTS:
         with pytest.raises(UncoveredSetting):
             run(f"jax.config.update({name!r}, True)")
+
+
+def test_a_switch_that_changes_types_remains_off() -> None:
+    name = "jax_remove_size_one_mesh_axis_from_type"
+    run(f"jax.config.update({name!r}, False)\nassert jax.config.{name} is False")
+    with pytest.raises(SettingError) as caught:
+        run(f"jax.config.update({name!r}, True)")
+    assert str(caught.value).partition("\n")[0] == (
+        f"the setting {name} of JAX must be False in shardir: types state the axes of size 1 by "
+        "which arrays are sharded; make the mesh without axes of size 1"
+    )
 
 
 def test_settings_of_the_execution_context_last_until_the_end_of_the_program() -> None:

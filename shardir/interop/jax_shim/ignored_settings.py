@@ -131,6 +131,14 @@ CHECKS: Final[Mapping[str, Check]] = {
 }
 """Settings without effect in shardir that affect results, errors or warnings in JAX."""
 
+REFUSED_SETTINGS: Final[Mapping[str, str]] = {
+    "jax_remove_size_one_mesh_axis_from_type": (
+        "types state the axes of size 1 by which arrays are sharded; make the mesh without axes of "
+        "size 1"
+    ),
+}
+"""Switches of JAX that change the types of programs and are off here, and what to do instead."""
+
 _reported_settings: set[str] = set()
 """The settings, with values, that have been reported as ignored."""
 
@@ -152,6 +160,16 @@ def ignore_setting(name: str, value: object) -> None:
     if setting not in _reported_settings:
         _reported_settings.add(setting)
         sys.stderr.write(f"shardir ignores settings of JAX: {setting}\n")
+
+
+def refuse_setting(name: str, value: object) -> None:
+    """Raise `SettingError` if a switch in `REFUSED_SETTINGS` is turned on."""
+    if value:
+        raise SettingError(
+            with_location(
+                f"the setting {name} of JAX must be False in shardir: {REFUSED_SETTINGS[name]}"
+            )
+        )
 
 
 @final

@@ -25,7 +25,9 @@ from shardir.frontend.source_locations import with_location
 from shardir.interop.jax_shim.ignored_settings import (
     CHECKS,
     IMPLEMENTATION_SETTINGS,
+    REFUSED_SETTINGS,
     ignore_setting,
+    refuse_setting,
 )
 
 
@@ -69,6 +71,8 @@ def change_setting(name: str, value: Any) -> None:
         set_default_device(value)
     elif name in CHECKS:
         ignore_setting(name, value)
+    elif name in REFUSED_SETTINGS:
+        refuse_setting(name, value)
     elif name not in IMPLEMENTATION_SETTINGS:
         raise _unknown_setting_error(name)
 
@@ -82,6 +86,8 @@ def read_setting(name: str) -> object:
         return getattr(execution_context(), CONTEXT_SETTINGS[name])
     if name in CHECKS:
         return CHECKS[name].inactive[0]
+    if name in REFUSED_SETTINGS:
+        return False
     raise _unknown_setting_error(name)
 
 
