@@ -317,6 +317,10 @@ class JitFunction:
         entries = tuple(self._compilations.entries)
         return CacheInfo(self._parameters.name, self._calls.num_programs(), entries)
 
+    def _cache_size(self) -> int:
+        """Return the number of compiled programs in the cache; the name is JAX's."""
+        return self._calls.num_programs()
+
     @staticmethod
     def _call_key(
         known: Parameters, dynamic: Dynamic, static: PyTree, context: TraceContext

@@ -119,11 +119,13 @@ def test_the_information_is_a_table() -> None:
     f(jnp.ones(4), 2)
     f(jnp.ones(5), 2)
     found = f.cache_info()
-    assert found.currsize == 2
+    assert found.currsize == f._cache_size() == 2
     lines = repr(found).splitlines()
     assert lines[0] == "double: 2 compilations, 2 programs in the cache"
     assert lines[3].endswith(" ms  (x: f32[5], n=2)")
     assert lines[4] == "   argument x has shape (5,), not (4,)"
+    f.clear_cache()
+    assert f._cache_size() == 0
 
 
 def test_compilations_are_logged(caplog: pytest.LogCaptureFixture) -> None:
