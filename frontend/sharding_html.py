@@ -84,7 +84,7 @@ def _mesh_picture(mesh: Mesh) -> Iterator[Html]:
         return
     *outer, rows, columns = (1, *mesh.axis_sizes) if mesh.ndim == 1 else mesh.axis_sizes
     names = ("", *mesh.axis_names) if mesh.ndim == 1 else mesh.axis_names
-    texts = [str(device) for device in mesh.device_assignment]
+    texts = [f"{device.platform.upper()} {device.id}" for device in mesh.device_assignment]
     grids = []
     for number, place in enumerate(product(*map(range, outer))):
         inside = texts[number * rows * columns : (number + 1) * rows * columns]

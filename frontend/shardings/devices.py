@@ -65,7 +65,8 @@ class Device:
         return self
 
     def __str__(self) -> str:
-        return f"{self.platform.upper()} {self.id}"
+        # As in JAX, which names GPUs by their programming interface.
+        return f"{'cuda' if self.platform == 'gpu' else self.platform}:{self.id}"
 
     def __repr__(self) -> str:
         return describe_device(self.platform, self.id)

@@ -40,7 +40,7 @@ def test_the_representation_is_a_table() -> None:
 2 arrays, 8.0 KiB
 bytes    type             sharding
 8.0 KiB  float32[256, 8]  {sharding}
-24 B     float32[6]       SingleDeviceSharding(device=CpuDevice(id=0))"""
+24 B     float32[6]       SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)"""
     )
     assert "float32[256, 8]" in arrays._repr_html_()
     assert str(LiveArrays()) == "0 arrays, 0 B"

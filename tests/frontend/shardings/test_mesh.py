@@ -127,7 +127,7 @@ def test_invalid_devices_are_errors() -> None:
     )
     assert message(lambda: Mesh([], "x")) == "a Mesh needs at least one device, got none"
     assert message(lambda: Mesh(devices()[:1] * 2, "x")) == (
-        "a Mesh has CPU 0 more than once; list every device once"
+        "a Mesh has cpu:0 more than once; list every device once"
     )
 
 

@@ -124,7 +124,7 @@ def test_reprs() -> None:
     )
     assert str(AbstractMesh((), ())) == "AbstractMesh((), axis_types=())"
     assert repr(SingleDeviceSharding(devices()[3])) == (
-        "SingleDeviceSharding(device=CpuDevice(id=3))"
+        "SingleDeviceSharding(device=CpuDevice(id=3), memory_kind=device)"
     )
 
 

@@ -104,10 +104,10 @@ def test_text_of_a_value_shows_the_elements_of_each_device(mesh: Mesh) -> None:
     shard_map(show, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})(X)
     jit(shard_map(show, mesh=mesh, in_specs=P("x"), out_specs=P("x")))(X)
     assert texts == [
-        "On CPU 0 at mesh coordinates (x, y) = (0, 0):\n[[0.]]\n\n"
-        "On CPU 1 at mesh coordinates (x, y) = (0, 1):\n[[1.]]\n\n"
-        "On CPU 2 at mesh coordinates (x, y) = (1, 0):\n[[2.]]\n\n"
-        "On CPU 3 at mesh coordinates (x, y) = (1, 1):\n[[3.]]\n",
+        "On cpu:0 at mesh coordinates (x, y) = (0, 0):\n[[0.]]\n\n"
+        "On cpu:1 at mesh coordinates (x, y) = (0, 1):\n[[1.]]\n\n"
+        "On cpu:2 at mesh coordinates (x, y) = (1, 0):\n[[2.]]\n\n"
+        "On cpu:3 at mesh coordinates (x, y) = (1, 1):\n[[3.]]\n",
         "On the devices at mesh coordinates (x) = (0):\n[[0. 1.]]\n\n"
         "On the devices at mesh coordinates (x) = (1):\n[[2. 3.]]\n",
         "Tracer(f32[1, 2])",
@@ -122,7 +122,7 @@ def test_device_put_does_not_leave_the_devices_of_the_mesh(mesh: Mesh) -> None:
         out_specs=P("x", "y"),
     )
     message = (
-        "device_put to CPU 3 inside of shard_map, where each device of the mesh runs this line on "
+        "device_put to cpu:3 inside of shard_map, where each device of the mesh runs this line on "
         "its shard; omit the device"
     )
     with pytest.raises(ShardingError, match=f"^{message}"):
