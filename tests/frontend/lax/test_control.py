@@ -128,7 +128,7 @@ def test_a_carry_with_the_dtype_of_the_body_remains_weakly_typed_in_the_body() -
     assert (last.dtype, last.weak_type) == (np.float32, False)
     assert (ys[0].dtype, ys[0].weak_type) == (np.float32, True)
     assert (ys[1].dtype, ys[1].weak_type) == (np.float16, False)
-    same(np.asarray(ys[1]), np.float16([0, 2, 4]))
+    same(np.asarray(ys[1]), np.array([0, 2, 4], np.float16))
     last, y = lax.scan(lambda c, _: (0, c), snp.asarray(np.int32(1)), length=2)
     assert (last.weak_type, y.weak_type) == (True, False)
     count, total = lax.while_loop(
