@@ -25,8 +25,11 @@ ABSENT_NAMES: dict[str, str] = {
     """,
     "the setting changes how JAX traces or compiles, and has no counterpart; leave it out": """
         allow_f16_reductions array_garbage_collection_guard auto_pcast enable_checks
-        explain_cache_misses jax2tf_associative_scan_reductions make_user_context no_execution
+        jax2tf_associative_scan_reductions make_user_context no_execution
         no_tracing remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard
+    """,
+    "the reasons are always recorded; call cache_info() of a function that shardir.jit returned": """
+        explain_cache_misses
     """,
     "JAX documents it as an older name; call shardir.process_count or shardir.process_index": """
         host_count host_id host_ids
@@ -130,7 +133,11 @@ ABSENT_NAMES: dict[str, str] = {
         nn.get_scaled_dot_general_config nn.scaled_dot_general
     """,
     "XLA for CPUs refuses this element type; use a wider one": """
-        numpy.float6_e2m3fn numpy.float6_e3m2fn numpy.int1 numpy.uint1
+        numpy.float6_e2m3fn numpy.float6_e3m2fn
+    """,
+    "XLA for CPUs exchanges this element type with bools, and does not compute with it; use bool or "
+    "a wider integer": """
+        numpy.int1 numpy.uint1
     """,
     "the registry of node types is not an object; call shardir.tree_util.register_pytree_node": """
         tree_util.default_registry
