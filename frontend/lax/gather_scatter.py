@@ -133,6 +133,7 @@ def gather(
     """Return windows of `slice_sizes` that start at index vectors (the last dimension of the
     indices).
 
+    The slice size is 1 along dimensions that the result lacks.
     A window that exceeds the bounds gives `fill_value` (mode "fill"; by default NaN, or the lowest
     signed integer), or is clamped. The derivative flows to elements of clamped windows only in mode
     "clip", not in mode "promise_in_bounds", the default.
@@ -149,6 +150,7 @@ def gather(
             )
         )
     removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    _check_removed_slice_sizes(numbers, sizes)
     rest = iter(n for d, n in enumerate(sizes) if d not in removed)
     batch = iter(indices.shape[:-1])
     rank = indices.ndim - 1 + len(numbers.offset_dims)
@@ -176,6 +178,25 @@ def gather(
     mask = emit("broadcast", in_bounds, dims=dims, result=TensorType(tuple(shape), "bool"))
     fill = splat(fill_value_of(x.value.type.dtype, fill_value), result.value.type)
     return emit("select", mask, result, fill, weak=x.weak_type)
+
+
+def _check_removed_slice_sizes(numbers: GatherDimensionNumbers, sizes: Sequence[int]) -> None:
+    """Raise `OperationTypeError` if the result lacks a dimension of windows of other sizes than 1.
+
+    A window has no element along a batching dimension of size 0.
+    """
+    for name, dims, least in [
+        ("collapsed_slice_dims", numbers.collapsed_slice_dims, 1),
+        ("operand_batching_dims", numbers.operand_batching_dims, 0),
+    ]:
+        for d in dims:
+            if d in range(len(sizes)) and not least <= sizes[d] <= 1:
+                raise OperationTypeError(
+                    with_location(
+                        f"gather has dimension {d} in {name}, so its slice size must be 1, and it "
+                        f"is {sizes[d]}; put it into offset_dims, or pass the slice size 1"
+                    )
+                )
 
 
 def _define_scatter(name: str, op: str, meaning: str) -> UserFunction:

@@ -19,7 +19,32 @@ from tests.error_assertions import assert_raises_exactly
 
 lax: Any = shardir.lax
 X = np.ones(3, np.float32)
+MATRIX, ROWS = np.ones((2, 5), np.float32), np.array([[0], [1]])
+
+
+def gather(numbers: tuple[tuple[int, ...], ...], sizes: tuple[int, int]) -> Any:
+    return lax.gather(MATRIX, ROWS, lax.GatherDimensionNumbers(*numbers), sizes)
+
+
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
+    (
+        lambda: gather(((1,), (0,), (1,)), (2, 1)),
+        OperationTypeError,
+        "gather has dimension 0 in collapsed_slice_dims, so its slice size must be 1, and it is 2; "
+        "put it into offset_dims, or pass the slice size 1",
+    ),
+    (
+        lambda: gather(((1,), (0,), (1,)), (0, 5)),
+        OperationTypeError,
+        "gather has dimension 0 in collapsed_slice_dims, so its slice size must be 1, and it is 0; "
+        "put it into offset_dims, or pass the slice size 1",
+    ),
+    (
+        lambda: gather(((1,), (), (1,), (0,), (0,)), (2, 2)),
+        OperationTypeError,
+        "gather has dimension 0 in operand_batching_dims, so its slice size must be 1, and it is "
+        "2; put it into offset_dims, or pass the slice size 1",
+    ),
     (
         lambda: lax.batch_matmul(None, X),
         NotAnArrayError,

@@ -228,11 +228,11 @@ def test_einsum_with_lists_of_axes() -> None:
 def test_einsum_path_is_an_order_of_numpy_as_a_list_of_positions() -> None:
     chain = [normal(*s) for s in [(2, 3), (3, 4), (4, 3)]]
     optimal, greedy, given = [(0, 1), (0, 1)], [(1, 2), (0, 1)], [(0, 2), (0, 1)]
-    orders: list[tuple[Any, list[tuple[int, int]]]] = [
+    cases: list[tuple[Any, Any]] = [
         ("auto", optimal), ("optimal", optimal), (True, optimal), ("greedy", greedy),
         (False, [(0, 1), (0, 1)]), (given, given),
     ]  # fmt: skip
-    for chosen, expected in orders:
+    for chosen, expected in cases:
         order, report = snp.einsum_path("ij,jk,kl->il", *chain, optimize=chosen)
         assert order == expected
         form: Any = ["einsum_path", *expected]
