@@ -20,15 +20,14 @@ def approx_max_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Tracer, Tracer]:
+) -> list[Tracer]:
     """Return the `k` largest floats along `reduction_dimension` and their i32 indices.
 
     They are in descending order and exact, for every `recall_target`; the other options have no
     effect.
     """
     _check_floats("approx_max_k", operand)
-    values, indices = top_k(operand, k, axis=reduction_dimension)
-    return values, indices
+    return top_k(operand, k, axis=reduction_dimension)
 
 
 def approx_min_k(
@@ -38,7 +37,7 @@ def approx_min_k(
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Tracer, Tracer]:
+) -> list[Tracer]:
     """Return the `k` smallest floats along `reduction_dimension` and their i32 indices.
 
     They are in ascending order; see `approx_max_k`.
@@ -46,7 +45,7 @@ def approx_min_k(
 
     _check_floats("approx_min_k", operand)
     values, indices = top_k(arithmetic.negative(operand), k, axis=reduction_dimension)
-    return arithmetic.negative(values), indices
+    return [arithmetic.negative(values), indices]
 
 
 def _check_floats(name: str, operand: ArrayLike) -> None:

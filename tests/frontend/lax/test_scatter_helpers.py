@@ -93,6 +93,8 @@ def test_shape_and_dtype_functions() -> None:
 def test_approximate_top_k_is_exact() -> None:
     values, places = both(lambda x: lax.approx_max_k(x, 2), X)
     assert (np.asarray(values).tolist(), np.asarray(places).tolist()) == ([3.0, 2.0], [2, 3])
+    # The container is a list, as in JAX.
+    assert [type(best(X, 2)) for best in (lax.approx_max_k, lax.approx_min_k)] == [list, list]
     values, places = both(lambda x: lax.approx_min_k(x, 2), X)
     assert (np.asarray(values).tolist(), np.asarray(places).tolist()) == ([-1.25, 0.5], [1, 0])
 
