@@ -28,7 +28,7 @@ ABSENT_NAMES: dict[str, str] = {
         jax2tf_associative_scan_reductions make_user_context no_execution
         no_tracing remove_size_one_mesh_axis_from_type softmax_custom_jvp thread_guard
     """,
-    "the reasons are always recorded; call cache_info() of a function that shardir.jit returned": """
+    "the reasons are always recorded; call cache_info() of a function of shardir.jit": """
         explain_cache_misses
     """,
     "JAX documents it as an older name; call shardir.process_count or shardir.process_index": """
@@ -135,8 +135,8 @@ ABSENT_NAMES: dict[str, str] = {
     "XLA for CPUs refuses this element type; use a wider one": """
         numpy.float6_e2m3fn numpy.float6_e3m2fn
     """,
-    "XLA for CPUs exchanges this element type with bools, and does not compute with it; use bool or "
-    "a wider integer": """
+    "XLA for CPUs exchanges this element type with bools, and does not compute with it; use bool "
+    "or a wider integer": """
         numpy.int1 numpy.uint1
     """,
     "the registry of node types is not an object; call shardir.tree_util.register_pytree_node": """
