@@ -4,8 +4,9 @@ Most invalid arguments are found by specific checks with specific messages. For 
 Python reports what is wrong with a value, but not which argument it belongs to.
 """
 
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from traceback import walk_tb
 from typing import NoReturn, TypeVar, cast
@@ -50,7 +51,7 @@ def raise_argument_error(
         _name_argument(error, fun, name, args, options)
     if isinstance(error, TypeError) and not isinstance(error, ShardirError):
         check_call_signature(fun, name, args, options)
-    found = _make_argument_error(name, args, options, error)
+    found = _make_argument_error(fun, name, args, options, error)
     if found is not None:
         raise found from error
 
@@ -58,7 +59,7 @@ def raise_argument_error(
 def raise_memory_error(name: str, error: MemoryError) -> NoReturn:
     """Raise `OutOfMemoryError` for a constant of a call of `name` that the host cannot allocate."""
     if isinstance(error, ShardirError):
-        raise error
+        raise type(error)(with_location(str(error))) from error
     reason = f": {error}" if str(error) else ""
     raise OutOfMemoryError(
         with_location(
@@ -123,10 +124,7 @@ def _name_argument(
     if not error.about:
         return
     culprit, describe = error.about
-    _, names, variadic = parameter_names(fun)
-    rest = (f"{variadic or 'args'}.{i}" for i in range(len(args) - len(names)))
-    given = list(zip((*names, *rest), args, strict=False))
-    for label, arg in [*given, *options.items()]:
+    for label, arg in _label_arguments(fun, args, options):
         try:
             path = _find_path(arg, culprit)
         except RecursionError:
@@ -135,6 +133,15 @@ def _name_argument(
         if path is not None:
             error.args = (with_location(f"argument {label}{path} of {name} {describe(culprit)}"),)
             return
+
+
+def _label_arguments(
+    fun: Callable[..., object], args: tuple[object, ...], options: dict[str, object]
+) -> list[tuple[str, object]]:
+    """Return the arguments of a call of `fun` with the names of their parameters."""
+    _, names, variadic = parameter_names(fun)
+    rest = (f"{variadic or 'args'}.{i}" for i in range(len(args) - len(names)))
+    return [*zip((*names, *rest), args, strict=False), *options.items()]
 
 
 def _find_path(x: object, culprit: object) -> str | None:
@@ -149,8 +156,55 @@ def _find_path(x: object, culprit: object) -> str | None:
     return None
 
 
+_REQUIREMENTS = (
+    (re.compile(r"'(.+)' object cannot be interpreted as an integer"), "an integer"),
+    (re.compile(r"'(.+)' object is not iterable"), "a sequence"),
+    (re.compile(r"cannot unpack non-iterable (.+) object"), "a sequence"),
+)
+"""Messages of Python that state the type of an object, and what is required in its place."""
+
+
+def _describe_misfit(
+    fun: Callable[..., object],
+    name: str,
+    args: tuple[object, ...],
+    options: dict[str, object],
+    error: Exception,
+) -> str | None:
+    """Return the argument, or part of one, whose type `error` states, and what is required there.
+
+    Return `None` for other messages, and unless exactly one object in the arguments has the type.
+    """
+    for pattern, required in _REQUIREMENTS:
+        stated = pattern.fullmatch(str(error))
+        if stated is None:
+            continue
+        parts = [
+            (label + path, part)
+            for label, arg in _label_arguments(fun, args, options)
+            for path, part in _iterate_parts(arg)
+            if type(part).__name__ == stated[1].rpartition(".")[2]
+        ]
+        if len(parts) == 1:
+            ((label, part),) = parts
+            return f"argument {label} of {name} is {brief(part)}, and must be {required}"
+    return None
+
+
+def _iterate_parts(x: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """Return an argument and the items of its lists and tuples with their paths."""
+    yield path, x
+    if isinstance(x, (list, tuple)):
+        for i, item in enumerate(x):
+            yield from _iterate_parts(item, f"{path}.{i}")
+
+
 def _make_argument_error(
-    name: str, args: tuple[object, ...], options: dict[str, object], error: Exception
+    fun: Callable[..., object],
+    name: str,
+    args: tuple[object, ...],
+    options: dict[str, object],
+    error: Exception,
 ) -> ArgumentError | None:
     """Return the error for a call of `name` that raised `error`, or `None`.
 
@@ -163,6 +217,9 @@ def _make_argument_error(
         module = str(frame.f_globals.get("__name__", ""))
         if not is_internal_code(frame.f_code) and module.partition(".")[0] not in _LIBRARY_MODULES:
             return None
+    misfit = _describe_misfit(fun, name, args, options, error)
+    if misfit is not None:
+        return ArgumentError(with_location(misfit))
     parts = [brief(arg) for arg in args]
     parts += [f"{key}={brief(value)}" for key, value in options.items()]
     return ArgumentError(with_location(f"{name} does not accept ({', '.join(parts)}): {error}"))

@@ -6,8 +6,10 @@ from string import ascii_letters
 from typing import TypeAlias
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import as_items, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import loops
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling, ranges
@@ -16,6 +18,7 @@ from shardir.frontend.numpy.linear_algebra.contraction import contract
 from shardir.frontend.numpy.reductions import cumulative
 from shardir.frontend.numpy.shaping import reshaping
 from shardir.frontend.numpy.tracer_helpers.product_precision import PrecisionLike
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape
@@ -55,6 +58,41 @@ def dot(
     return dot_general(x, y, numbers, precision, preferred_element_type)
 
 
+def _check_dimension_numbers(
+    given: DotDimensionNumbers, ranks: tuple[int, int]
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return the dimensions as tuples; raise `ArgumentError` unless they are two pairs, and
+    `OperationTypeError` for a dimension that an operand does not have or that occurs twice.
+    """
+    pairs = [as_items(pair) for pair in as_items(given)]
+    if [len(pair) for pair in pairs] != [2, 2]:
+        raise ArgumentError(
+            with_location(
+                "dimension_numbers of dot_general are ((lhs contracting, rhs contracting), "
+                f"(lhs batch, rhs batch)) dimensions, got {brief(given)}"
+            )
+        )
+    read = tuple(
+        tuple(check_integers("the dimensions of dot_general", dims) for dims in pair)
+        for pair in pairs
+    )
+    for side, rank, operand in zip(zip(*read, strict=True), ranks, ("lhs", "rhs"), strict=True):
+        named = [dim % rank if -rank <= dim < rank else dim for dims in side for dim in dims]
+        for dim in named:
+            if not 0 <= dim < rank:
+                raise OperationTypeError(
+                    with_location(f"{operand} of dot_general has {rank} dimensions, and not {dim}")
+                )
+            if named.count(dim) > 1:
+                raise OperationTypeError(
+                    with_location(
+                        f"dot_general contracts or batches dimension {dim} of {operand} twice; "
+                        "name each dimension once"
+                    )
+                )
+    return read
+
+
 @public(static=("dimension_numbers", "precision", "preferred_element_type"))
 def dot_general(
     lhs: ArrayLike,
@@ -74,7 +112,9 @@ def dot_general(
     `precision` states; a `DotAlgorithmPreset` states the types in which they are computed.
     """
     x, y = as_tracer(lhs), as_tracer(rhs)
-    (contract_x, contract_y), (batch_x, batch_y) = dimension_numbers
+    (contract_x, contract_y), (batch_x, batch_y) = _check_dimension_numbers(
+        dimension_numbers, (x.ndim, y.ndim)
+    )
     letters = iter(ascii_letters)
     left = [next(letters) for _ in range(x.ndim)]
     right = [next(letters) for _ in range(y.ndim)]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import check_integers
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.getitem import fill_value_of
@@ -89,10 +90,6 @@ class GatherScatterMode(Enum):
         return known[mode]
 
 
-def _as_int_tuple(dims: Sequence[int]) -> DimTuple:
-    return tuple(int(d) for d in dims)
-
-
 def _start_limits(x: Tracer, index_map: DimTuple, window: dict[int, int]) -> list[int]:
     """Return the last start along each indexed dimension for which the window is in bounds."""
     return [x.shape[d] - window.get(d, 1) for d in index_map]
@@ -141,8 +138,10 @@ def gather(
     x = as_tracer(operand)
     indices = widen_indices(as_tracer(start_indices), max(x.shape, default=0))
     chosen = GatherScatterMode.from_any("promise_in_bounds" if mode is None else mode)
-    numbers = GatherDimensionNumbers(*map(_as_int_tuple, dimension_numbers))
-    sizes = _as_int_tuple(slice_sizes)
+    numbers = GatherDimensionNumbers(
+        *(check_integers("dimension_numbers of gather", dims) for dims in dimension_numbers)
+    )
+    sizes = check_integers("slice_sizes of gather", slice_sizes)
     if len(sizes) != x.ndim:
         raise OperationTypeError(
             with_location(
@@ -151,9 +150,17 @@ def gather(
         )
     removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     _check_removed_slice_sizes(numbers, sizes)
-    rest = iter(n for d, n in enumerate(sizes) if d not in removed)
-    batch = iter(indices.shape[:-1])
+    window = [n for d, n in enumerate(sizes) if d not in removed]
     rank = indices.ndim - 1 + len(numbers.offset_dims)
+    if len(window) != len({d for d in numbers.offset_dims if 0 <= d < rank}):
+        raise OperationTypeError(
+            with_location(
+                f"offset_dims of gather are {numbers.offset_dims}; they are {len(window)} "
+                f"different dimensions of the result, 0 to {rank - 1}, one for each dimension of "
+                "the operand that is neither collapsed nor batching"
+            )
+        )
+    rest, batch = iter(window), iter(indices.shape[:-1])
     shape = [next(rest) if d in numbers.offset_dims else next(batch) for d in range(rank)]
     limits = _start_limits(x, numbers.start_index_map, dict(enumerate(sizes)))
     if chosen is GatherScatterMode.CLIP:
@@ -213,7 +220,9 @@ def _define_scatter(name: str, op: str, meaning: str) -> UserFunction:
         x = as_tracer(operand)
         indices = widen_indices(as_tracer(scatter_indices), max(x.shape, default=0))
         new = convert_lossless(x, updates)
-        numbers = ScatterDimensionNumbers(*map(_as_int_tuple, dimension_numbers))
+        numbers = ScatterDimensionNumbers(
+            *(check_integers("dimension_numbers of scatter", dims) for dims in dimension_numbers)
+        )
         return emit(
             "scatter",
             x,

@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import as_items, check_integer
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
@@ -114,7 +115,7 @@ def _wrapped_dims(
     if isinstance(allow_negative_indices, (bool, np.bool_)):
         given = [bool(allow_negative_indices)] * rank
     else:
-        given = list(allow_negative_indices)
+        given = list(as_items(allow_negative_indices))
     if len(given) != rank or not all(isinstance(each, (bool, np.bool_)) for each in given):
         raise OperationTypeError(
             with_location(
@@ -283,7 +284,9 @@ def dynamic_slice_in_dim(
     dim = canonicalize_axis(axis, x.ndim)
     starts: list[ArrayLike] = [0] * x.ndim
     starts[dim] = start_index
-    sizes = replace_dim_size(x.shape, dim, slice_size)
+    sizes = replace_dim_size(
+        x.shape, dim, check_integer("slice_size of dynamic_slice_in_dim", slice_size)
+    )
     return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 

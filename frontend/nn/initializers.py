@@ -12,7 +12,12 @@ from inspect import Parameter, signature
 from math import exp, prod, sqrt
 from typing import Any
 
-from shardir.frontend.argument_checks import canonicalize_shape, check_integers, check_real
+from shardir.frontend.argument_checks import (
+    canonicalize_shape,
+    check_call_signature,
+    check_integers,
+    check_real,
+)
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
@@ -73,6 +78,7 @@ def _add_out_sharding(init: Initializer) -> Initializer:
     def init_with_sharding(
         *args: PyTree, out_sharding: ShardingRequest = None, **options: PyTree
     ) -> Tracer:
+        check_call_signature(init, init.__name__, args, options)
         *given, last = args if len(args) == 4 else (*args, out_sharding)
         return apply_out_sharding(init(*given, **options), last)
 

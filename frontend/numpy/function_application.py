@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.argument_checks import call_user_function, check_function
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.dispatch.eager import PublicFunction, public
@@ -30,6 +30,7 @@ def apply_along_axis(
     The slices are processed one after the other by a loop in the program. Functions of this library
     and compiled functions have a stable identity, so that the program is traced once.
     """
+    check_function(func1d, "func1d of apply_along_axis")
     if isinstance(func1d, CACHEABLE_FUNCTION_TYPES):
         return _apply_cached(func1d, axis, arr, args, kwargs)
     return _apply_traced(lambda line: func1d(line, *args, **kwargs), axis, arr)

@@ -377,8 +377,10 @@ def register_dataclass(
             )
     if not is_dataclass(kind) and (data_fields is None or meta_fields is None):
         raise StructureError(
-            f"{kind.__name__} is not a dataclass; decorate it with @dataclass first, or name its "
-            "data_fields and meta_fields"
+            with_location(
+                f"{kind.__name__} is not a dataclass; decorate it with @dataclass first, or name "
+                "its data_fields and meta_fields"
+            )
         )
     known = fields(kind) if is_dataclass(kind) else ()
     names = [each.name for each in known if each.init and each.name not in drop_fields]
@@ -391,9 +393,11 @@ def register_dataclass(
     data = tuple(n for n in names if n not in meta) if data_fields is None else tuple(data_fields)
     if sorted(data + meta) != sorted(names):
         raise StructureError(
-            f"the fields of {kind.__name__} are {', '.join(names)}, but data_fields and "
-            f"meta_fields are {', '.join(data)} and {', '.join(meta) or 'none'}; "
-            "name each field once"
+            with_location(
+                f"the fields of {kind.__name__} are {', '.join(names)}, but data_fields and "
+                f"meta_fields are {', '.join(data)} and {', '.join(meta) or 'none'}; "
+                "name each field once"
+            )
         )
 
     def flatten_instance(instance: object) -> tuple[Iterable[object], object, Iterable[str]]:

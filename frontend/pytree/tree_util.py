@@ -46,6 +46,7 @@ from shardir.frontend.pytree.tree_checks import (
 from shardir.frontend.pytree.tree_structure import check_structure, format_structure
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief_with_type
+from shardir.frontend.source_locations import with_location
 
 __all__ = [
     "DictKey",
@@ -121,7 +122,7 @@ def flatten_one_level(x: PyTree) -> tuple[Iterable[PyTree], PyTree]:
     """Return the children of a container and its auxiliary data; raises `StructureError` for a
     leaf."""
     if not is_tree_node(x):
-        raise StructureError(f"{brief_with_type(x)} is not a container")
+        raise StructureError(with_location(f"{brief_with_type(x)} is not a container"))
     found = optree.tree_flatten_one_level(x, namespace=NAMESPACE)
     rest: PyTree = found.metadata
     return found.children, tuple(rest) if type(x) is dict else rest

@@ -17,6 +17,7 @@ from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NoMeshError, ShardingError
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, current_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
@@ -41,8 +42,11 @@ def check_memory_kind(memory_kind: str | None) -> None:
     """Raise `ShardingError` unless `memory_kind` is the memory of the devices, or `None`."""
     if memory_kind not in (None, "device"):
         raise ShardingError(
-            f"the memory kind {memory_kind!r} is not supported: arrays are in the memory of their "
-            'devices, "device"; to keep an array in host memory, convert it with numpy.asarray'
+            with_location(
+                f"the memory kind {brief(memory_kind)} is not supported: arrays are in the memory "
+                'of their devices, "device"; to keep an array in host memory, convert it with '
+                "numpy.asarray"
+            )
         )
 
 
@@ -298,7 +302,10 @@ class SingleDeviceSharding(Sharding):
         check_memory_kind(memory_kind)
         if not isinstance(device, Device):
             raise ShardingError(
-                f"a SingleDeviceSharding needs a device, got {device!r}; take one from devices()"
+                with_location(
+                    f"a SingleDeviceSharding needs a device, got {brief(device)}; take one from "
+                    "devices()"
+                )
             )
         self.__dict__["device"] = device
 

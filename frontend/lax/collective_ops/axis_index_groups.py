@@ -7,6 +7,7 @@ the values of all positions and selects those of its group.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def check_groups(
     With `even`, all groups must have the same size.
     """
     try:
-        result = tuple(tuple(int(position) for position in group) for group in groups)
+        result = tuple(tuple(map(index, group)) for group in groups)
     except (TypeError, ValueError):
         raise ArgumentError(
             with_location(

@@ -5,6 +5,7 @@ dimension if its axis is the axis of a vectorized batch. Semantics follow `jax.l
 """
 
 from collections.abc import Callable, Sequence
+from operator import index
 
 from shardir.frontend.argument_checks import check_flag, check_integer, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -200,7 +201,7 @@ def ppermute(x: PyTree, axis_name: AxisName, perm: Pairs) -> PyTree:
 
 def _check_pairs(perm: Pairs, named: Sequence[NamedAxis]) -> tuple[tuple[int, int], ...]:
     try:
-        pairs = tuple((int(source), int(target)) for source, target in perm)
+        pairs = tuple((index(source), index(target)) for source, target in perm)
     except (TypeError, ValueError):
         raise ArgumentError(
             with_location(f"perm of ppermute is {perm!r}; it is a list of pairs (source, target)")

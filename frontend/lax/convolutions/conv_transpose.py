@@ -1,6 +1,7 @@
 """Transposed convolutions: `conv_transpose`."""
 
 from collections.abc import Sequence
+from operator import index
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
@@ -111,5 +112,5 @@ def transpose_padding(reach: int, step: int, padding: str | Sequence[int]) -> tu
         return low, total - low
     if padding == "VALID":
         return reach - 1, max(reach, step) - 1
-    low, high = (reach - 1 - int(each) for each in padding)
+    low, high = (reach - 1 - index(each) for each in padding)
     return low, high

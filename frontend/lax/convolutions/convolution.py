@@ -145,7 +145,7 @@ def conv_dimension_numbers(
 
 
 def _check_triple(dimension_numbers: object) -> tuple[Any, ...]:
-    result = tuple(dimension_numbers) if hasattr(dimension_numbers, "__iter__") else ()
+    result = as_items(dimension_numbers)
     if len(result) != 3:
         raise OperationTypeError(
             with_location(

@@ -48,6 +48,8 @@ def arange(
     ]
     if numbers[1] is None:
         numbers[:2] = [0, numbers[0]]
+    if numbers[1] is None:
+        raise ArgumentError(with_location("arange needs a number at which it stops, got None"))
     if numbers[2] is None:
         numbers[2] = 1
     if numbers[2] == 0:

@@ -166,6 +166,13 @@ def diff(
 
 
 def _as_end_part(part: Tracer, x: Tracer, dim: int) -> Tracer:
+    if part.ndim not in (0, x.ndim):
+        raise ShapeError(
+            with_location(
+                f"diff prepends and appends numbers, or arrays of rank {x.ndim} to {x.value.type}, "
+                f"got {part.value.type}"
+            )
+        )
     return part if part.ndim else broadcast(part, replace_dim_size(x.shape, dim, 1))
 
 

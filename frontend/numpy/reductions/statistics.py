@@ -3,6 +3,7 @@
 from math import nan
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -200,7 +201,7 @@ def cov(
             raise ShapeError(
                 with_location(f"weights of cov have shape {w.shape}, for {x.shape[1]} observations")
             )
-    correction = (0 if bias else 1) if ddof is None else ddof
+    correction = (0 if bias else 1) if ddof is None else check_integer("ddof of cov", ddof)
     if not given:
         deviation = x - broadcast_back(emit_reduction("sum", x, (1,), False) / x.shape[1], x, (1,))
         products = contract(deviation, emit_conjugate(deviation), "bi,hi->bh")

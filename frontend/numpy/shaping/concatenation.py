@@ -7,6 +7,7 @@ from typing import SupportsIndex, TypeAlias
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import check_integers
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
@@ -178,7 +179,8 @@ def _part_bounds(size: int, sections: Sections, even: bool) -> list[tuple[int, i
         for i in range(count):
             bounds.append(bounds[-1] + small + (i < extra))
     else:
-        inside = [range(size)[: int(at)].stop for at in sections]
+        places = check_integers("indices_or_sections of a split", sections)
+        inside = [range(size)[:at].stop for at in places]
         bounds = [0, *inside, size]
     return [(a, max(a, b)) for a, b in itertools.pairwise(bounds)]
 

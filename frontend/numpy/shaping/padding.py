@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -141,11 +142,13 @@ def _checked_widths(pad_width: object, rank: int) -> tuple[tuple[int, int], ...]
 def _pad_widths(width: Any, rank: int) -> list[tuple[int, int]]:
     try:
         if not isinstance(width, dict):
-            return [(int(low), int(high)) for low, high in _expand_sides(to_hashable(width), rank)]
+            return [
+                (index(low), index(high)) for low, high in _expand_sides(to_hashable(width), rank)
+            ]
         result: list[tuple[int, int]] = [(0, 0)] * rank
         for axis, one in width.items():
             low, high = _as_pair(list(to_hashable(one)) if _is_sequence(one) else [one])
-            result[canonicalize_axis(axis, rank)] = (int(low), int(high))
+            result[canonicalize_axis(axis, rank)] = (index(low), index(high))
         return result
     except ShardirError:
         raise

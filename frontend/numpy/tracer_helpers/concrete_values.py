@@ -85,7 +85,7 @@ def to_hashable(values: PyTree) -> PyTree:
 def _to_hashable(values: PyTree) -> PyTree:
     if isinstance(values, (list, tuple)):
         return tuple(_to_hashable(value) for value in values)
-    if hasattr(values, "tolist") and not isinstance(values, Tracer):
+    if hasattr(values, "tolist") and not isinstance(values, (Tracer, type)):
         return _to_hashable(values.tolist()) if np.ndim(values) else values.tolist()
     return values
 

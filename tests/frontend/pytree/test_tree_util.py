@@ -134,7 +134,7 @@ def test_flatten_one_level() -> None:
     assert list(children) == [3, [1, 2]]
     pairs, _ = tree_util.flatten_one_level_with_keys(Keyed([1], 2))
     assert pairs == [(tree_util.GetAttrKey("left"), [1]), ("right", 2)]
-    with pytest.raises(shardir.ShardirError, match=r"^1 of type int is not a container$"):
+    with pytest.raises(shardir.ShardirError, match=r"^1 of type int is not a container\n"):
         tree_util.flatten_one_level(1)
     assert tree_util.is_tree_node(None)
     assert tree_util.is_tree_node(())
