@@ -206,3 +206,8 @@ def test_an_argument_of_another_type_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert error_line(kind, wrong) == text
+
+
+@pytest.mark.parametrize(("flag", "columns"), [([1, "a"], 4), ([], 2)])
+def test_svd_uses_the_truth_value_of_full_matrices(flag: Any, columns: int) -> None:
+    assert snp.linalg.svd(A[:, :2], full_matrices=flag)[0].shape == (4, columns)

@@ -1,5 +1,6 @@
 """Factorizations with NumPy's names: Cholesky, QR, singular values, eigenvalues."""
 
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -78,6 +79,7 @@ def svd(
     if not compute_uv:
         values: Tracer = emit("svd", x, full=False, vectors=False)
         return values if subset_by_index is None else values[..., slice(*subset_by_index)]
+    full_matrices = check_flag("full_matrices of svd", full_matrices)
     u, values, vh = emit_results("svd", x, full=full_matrices, vectors=True)
     if subset_by_index is not None:
         if full_matrices and subset_by_index != (0, min(x.shape[-2:])):
