@@ -289,3 +289,8 @@ def missing_file_reason(path: str | os.PathLike[str]) -> str:
 def count_noun(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: `1 result`, `2 results`; `plural` is an irregular plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+
+
+def state_count(number: int, noun: str) -> str:
+    """Return a clause that states a number: `there is 1 device`, `there are 2 devices`."""
+    return f"there {'is' if number == 1 else 'are'} {count_noun(number, noun)}"

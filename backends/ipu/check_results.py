@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from shardir.errors import count_noun
+
 
 def compare(got: np.ndarray, want: np.ndarray) -> tuple[bool, str]:
     """Return whether a result is wrong, and a description of how it differs."""
@@ -20,7 +22,7 @@ def compare(got: np.ndarray, want: np.ndarray) -> tuple[bool, str]:
         return True, f"has the shape {list(got.shape)}, and {list(want.shape)} is expected"
     if want.dtype.kind not in "fc":
         count = int(np.count_nonzero(got != want))
-        return count > 0, f"differs in {count} of {want.size} elements"
+        return count > 0, f"differs in {count} of {count_noun(want.size, 'element')}"
     finite = np.isfinite(want)
     if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
         return True, "is not NaN or infinite where that is expected"

@@ -22,7 +22,7 @@ from shardir.backends.base import Array, Executable, Shards
 from shardir.backends.cpu.threads.address_space import THREAD_BYTES, is_too_little_for
 from shardir.backends.numpy.kernel_table import kernel_of
 from shardir.backends.numpy.marks import record_mark
-from shardir.errors import InterpretError
+from shardir.errors import InterpretError, count_noun
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Module, Op, Value, spmd_mesh_of
 
@@ -101,7 +101,7 @@ class NumPyExecutable(Executable):
         for param, shards in zip(self._body.block.params, args, strict=True):
             if len(shards) != self._devices:
                 raise InterpretError(
-                    f"%{param.name} has shards for {len(shards)} devices, "
+                    f"%{param.name} has shards for {count_noun(len(shards), 'device')}, "
                     f"the program runs on {self._devices}"
                 )
             env[param] = self._copy_if_isolated(shards)

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
 from shardir.frontend.quoting import brief
@@ -93,7 +94,7 @@ class ShapeDtypeStruct:
             sharding.check_compatible_aval(sizes)
         elif isinstance(sharding, PartitionSpec):
             if len(sharding) > len(sizes):
-                has = f"{sharding} has {len(sharding)} entries"
+                has = f"{sharding} has {count_noun(len(sharding), 'entry', 'entries')}"
                 raise ShardingError(with_location(f"{has} and shape {sizes} has {len(sizes)}"))
         elif sharding is not None:
             raise ArgumentError(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
@@ -38,7 +39,8 @@ def device_put_sharded(shards: Sequence[object], devices: Sequence[Device]) -> P
     if len(shards) != count:
         raise ArgumentError(
             with_location(
-                f"device_put_sharded got {len(shards)} shards for {count} devices; pass one each"
+                f"device_put_sharded got {count_noun(len(shards), 'shard')} for "
+                f"{count_noun(count, 'device')}; pass one each"
             )
         )
     flat = [tree.flatten(shard) for shard in shards]

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from shardir.errors import count_noun
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.interop.equation_locations import EquationLocations
 from shardir.frontend.interop.jax_shardings import constrain_to_typed_sharding, convert_array
@@ -113,7 +114,8 @@ class JaxprReader(NestedJaxprReader):
         if len(tracers) != len(avals):
             raise ImportedProgramError(
                 with_location(
-                    f"{name} of JAX has {len(avals)} results, but its rule has {len(tracers)}"
+                    f"{name} of JAX has {count_noun(len(avals), 'result')}, but its rule has "
+                    f"{len(tracers)}"
                 )
             )
         for tracer, aval in zip(tracers, avals, strict=True):

@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Sequence
 from operator import index
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
@@ -213,7 +213,10 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Tracer:
     x = as_tracer(operand)
     if len(reps) != x.ndim:
         raise OperationTypeError(
-            with_location(f"tile takes a number for each of {x.ndim} dimensions, got {len(reps)}")
+            with_location(
+                f"tile takes a number for each of {count_noun(x.ndim, 'dimension')}, "
+                f"got {len(reps)}"
+            )
         )
     return tiling.tile(x, tuple(reps))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import check_integers
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -145,7 +145,8 @@ def gather(
     if len(sizes) != x.ndim:
         raise OperationTypeError(
             with_location(
-                f"gather takes a slice size for each of {x.ndim} dimensions, got {len(sizes)}"
+                f"gather takes a slice size for each of {count_noun(x.ndim, 'dimension')}, got "
+                f"{len(sizes)}"
             )
         )
     removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)

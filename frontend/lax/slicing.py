@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import as_items, check_integer
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
@@ -42,7 +42,8 @@ def slice(
     if not len(starts) == len(limits) == len(steps) == x.ndim:
         raise OperationTypeError(
             with_location(
-                f"slice takes a start, a limit and a stride for each of {x.ndim} dimensions"
+                "slice takes a start, a limit and a stride for each of "
+                f"{count_noun(x.ndim, 'dimension')}"
             )
         )
     for d, (start, stop, n) in enumerate(zip(starts, limits, x.shape, strict=True)):
@@ -178,7 +179,8 @@ def _dynamic_starts(
     if len(given) != len(shape):
         raise OperationTypeError(
             with_location(
-                f"{what} takes one start for each of {len(shape)} dimensions, got {len(given)}"
+                f"{what} takes one start for each of {count_noun(len(shape), 'dimension')}, got "
+                f"{len(given)}"
             )
         )
     found: list[Tracer | int] = []

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from math import prod
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import call_user_function, check_function
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import ComposedFunction
@@ -85,7 +85,8 @@ def apply_over_axes(
         if len(found.shape) != rank:
             raise OperationTypeError(
                 with_location(
-                    f"apply_over_axes takes a function that keeps the other {rank - 1} axes"
+                    "apply_over_axes takes a function that keeps the other "
+                    f"{count_noun(rank - 1, 'axis', 'axes')}"
                 )
             )
         x = found

@@ -3,6 +3,7 @@
 from operator import index
 from typing import SupportsIndex
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
@@ -253,7 +254,9 @@ def polyint(p: ArrayLike, m: int = 1, k: object = None) -> Tracer:
         constants = broadcast(reshape(constants, (1,)), (order,))
     if constants.shape != (order,):
         raise ShapeError(
-            with_location(f"polyint takes {order} constants, got shape {constants.shape}")
+            with_location(
+                f"polyint takes {count_noun(order, 'constant')}, got shape {constants.shape}"
+            )
         )
     for i in range(order):
         powers = emit_elementwise("sub", *_count_and_iota(coefficients, coefficients.shape[0]))

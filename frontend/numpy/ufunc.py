@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import call_user_function, check_integer, check_not_in_place
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -127,7 +128,9 @@ class ufunc(metaclass=_UfuncType):
                 )
         if len(args) != self._nin:
             raise ArgumentError(
-                with_location(f"{self.__name__} takes {self._nin} operands, got {len(args)}")
+                with_location(
+                    f"{self.__name__} takes {count_noun(self._nin, 'operand')}, got {len(args)}"
+                )
             )
         call = self._own["call"]
         return _apply_to_elements(self, args) if call is None else call(*args)
@@ -183,8 +186,8 @@ class ufunc(metaclass=_UfuncType):
         if self._nin != 1 + len(operands) or self._nout != 1:
             raise ArgumentError(
                 with_location(
-                    f"{self.__name__}.at takes {self._nin - 1} operands after the indices, got "
-                    f"{len(operands)}"
+                    f"{self.__name__}.at takes {count_noun(self._nin - 1, 'operand')} after the "
+                    f"indices, got {len(operands)}"
                 )
             )
         own = self._own["at"]
@@ -251,8 +254,8 @@ def _call(function: ufunc, arrays: Sequence[Tracer]) -> PyTree:
         if len(found) != function.nout:
             raise ArgumentError(
                 with_location(
-                    f"{function.__name__} returned {len(found)} results, and its ufunc has nout="
-                    f"{function.nout}"
+                    f"{function.__name__} returned {count_noun(len(found), 'result')}, and its "
+                    f"ufunc has nout={function.nout}"
                 )
             )
         made = tuple(as_tracer(each) for each in found)

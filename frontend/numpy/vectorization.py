@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.traced_calls import check_traceable
@@ -103,7 +104,8 @@ def _vectorize_by_signature(
     if len(args) != len(inner):
         raise ArgumentError(
             with_location(
-                f"{word} is for {len(inner)} arguments, and it was called with {len(args)}"
+                f"{word} is for {count_noun(len(inner), 'argument')}, and it was called with "
+                f"{len(args)}"
             )
         )
     arrays = [array_conversion.asarray(x) for x in args]
@@ -112,7 +114,8 @@ def _vectorize_by_signature(
         if x.ndim < len(names):
             raise ShapeError(
                 with_location(
-                    f"{word} takes {len(names)} dimensions of argument {i}, got shape {x.shape}"
+                    f"{word} takes {count_noun(len(names), 'dimension')} of argument {i}, got "
+                    f"shape {x.shape}"
                 )
             )
         for name, size in zip(names, x.shape[x.ndim - len(names) :], strict=True):

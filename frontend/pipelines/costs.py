@@ -17,6 +17,7 @@ from shardir.cost.communication import (
 )
 from shardir.cost.memory import estimate_memory
 from shardir.cost.op_cost import Cost, cost_of_block
+from shardir.errors import count_noun
 from shardir.frontend.dispatch.stages.step_simulation import (
     MachineLike,
     resolve_machine,
@@ -273,8 +274,8 @@ class PipelineCosts:
             self.executed_flops,
             lanes_of(simulation),
             (
-                f"the pipeline along {self._axis} has {ranks} rows of devices; the parts of its "
-                f"time are those of row {busiest}, and its bubble rate is {rate:.1%}",
+                f"the pipeline along {self._axis} has {count_noun(ranks, 'row')} of devices; the "
+                f"parts of its time are those of row {busiest}, and its bubble rate is {rate:.1%}",
             ),
         )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
+from shardir.errors import count_noun
 from shardir.frontend.dispatch.stages.step_simulation import (
     MachineLike,
     resolve_machine,
@@ -184,8 +185,8 @@ class InspectedPipeline:
         """Return the lanes of the schedule with equal times, and what each row sends and keeps."""
         simulation = self.simulate()
         lines = [
-            f"pipeline of {self.staged.stage_count} stages and {self.staged.microbatches} "
-            f"microbatches along {self.staged.op.attrs['axis']}",
+            f"pipeline of {count_noun(self.staged.stage_count, 'stage')} and "
+            f"{self.staged.microbatches} microbatches along {self.staged.op.attrs['axis']}",
             f"bubble rate with equal times {float(simulation.bubble_rate):.2%}",
             "",
             lanes_of(simulation),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shardir.display.byte_sizes import parse_bytes
-from shardir.errors import os_error_reason
+from shardir.errors import count_noun, os_error_reason
 from shardir.frontend.argument_checks import (
     call_user_function,
     check_flag,
@@ -210,7 +210,7 @@ def _batch_positions(
             raise ArgumentError(
                 with_location(
                     f"batch_argnums of pipeline contains {i}, and {name} is called with "
-                    f"{len(args)} arguments"
+                    f"{count_noun(len(args), 'argument')}"
                 )
             )
     return {i % len(args) for i in numbers}

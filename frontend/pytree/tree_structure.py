@@ -7,6 +7,7 @@ from typing import TypeVar
 import optree
 from optree import PyTreeSpec
 
+from shardir.errors import count_noun
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.dict_order import has_dict, unflatten_sorted
 from shardir.frontend.pytree.tree_checks import check_function, list_items
@@ -152,7 +153,8 @@ def check_leaves(what: str, structure: PyTreeDef, leaves: Iterable[PyTree]) -> l
     if len(found) != structure.num_leaves:
         raise StructureError(
             with_location(
-                f"{what} got {len(found)} leaves for a structure of {structure.num_leaves}"
+                f"{what} got {count_noun(len(found), 'leaf', 'leaves')} for a structure of "
+                f"{structure.num_leaves}"
             )
         )
     return found

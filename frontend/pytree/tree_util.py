@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import optree
 
+from shardir.errors import count_noun
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.key_paths import (
@@ -100,7 +101,8 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     found = list_items("leaves of tree_unflatten", leaves)
     if len(found) != treedef.num_leaves:
         raise StructureError(
-            f"{format_structure(treedef)} has {treedef.num_leaves} leaves, got {len(found)}"
+            f"{format_structure(treedef)} has {count_noun(treedef.num_leaves, 'leaf', 'leaves')}, "
+            f"got {len(found)}"
         )
     return tree.unflatten(treedef, found)
 

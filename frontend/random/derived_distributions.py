@@ -2,7 +2,7 @@
 unitary matrices.
 """
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
@@ -169,7 +169,10 @@ def orthogonal(
     rows, columns = canonicalize_shape((n, n if m is None else m))
     if not rows or not columns:
         raise ShapeError(
-            with_location(f"orthogonal matrices cannot have {rows} rows and {columns} columns")
+            with_location(
+                f"orthogonal matrices cannot have {count_noun(rows, 'row')} and "
+                f"{count_noun(columns, 'column')}"
+            )
         )
     drawn = as_tracer(
         normal(key, (*canonicalize_shape(shape), max(rows, columns), min(rows, columns)), dtype)

@@ -5,6 +5,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
@@ -154,8 +155,8 @@ def _choose_indices(
     if not replace and count > size:
         raise RandomError(
             with_location(
-                f"choice cannot choose {count} of {size} elements without replacement; choose "
-                "fewer, or pass replace=True"
+                f"choice cannot choose {count} of {count_noun(size, 'element')} without "
+                "replacement; choose fewer, or pass replace=True"
             )
         )
     found: Tracer
@@ -181,7 +182,10 @@ def _choose_weighted(
 ) -> Tracer:
     if p.shape != (size,):
         raise RandomError(
-            with_location(f"choice takes a probability for each of {size} elements, got {p.shape}")
+            with_location(
+                f"choice takes a probability for each of {count_noun(size, 'element')}, "
+                f"got {p.shape}"
+            )
         )
     if p.value.type.dtype not in FLOATS:
         p = convert(p, dtype_of(float))

@@ -135,7 +135,9 @@ class _Reader:
         if len(kinds) == 2 and kinds[1] is Ellipsis:
             kinds = (kinds[0],) * len(value)
         if len(kinds) != len(value):
-            raise self._error(f"{where} has {len(value)} elements, and should have {len(kinds)}")
+            raise self._error(
+                f"{where} has {count_noun(len(value), 'element')}, and should have {len(kinds)}"
+            )
         return tuple(
             self._read(kind, item, f"element {i} of {where}")
             for i, (kind, item) in enumerate(zip(kinds, value, strict=True))

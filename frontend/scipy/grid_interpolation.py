@@ -7,6 +7,7 @@ from operator import and_, mul
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -129,8 +130,8 @@ def _interpolate(
     if coordinates.shape[-1] != len(axes):
         raise ShapeError(
             with_location(
-                f"RegularGridInterpolator of {len(axes)} dimensions takes coordinates "
-                f"(..., {len(axes)}), got shape {coordinates.shape}"
+                f"RegularGridInterpolator of {count_noun(len(axes), 'dimension')} takes "
+                f"coordinates (..., {len(axes)}), got shape {coordinates.shape}"
             )
         )
     parts = [convert(each, *inexact_kind(each)) for each in snp.moveaxis(coordinates, -1, 0)]

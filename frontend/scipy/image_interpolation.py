@@ -6,6 +6,7 @@ from functools import reduce
 from itertools import product
 from operator import and_, mul
 
+from shardir.errors import count_noun
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -57,8 +58,8 @@ def map_coordinates(
     if len(places) != x.ndim:
         raise ShapeError(
             with_location(
-                f"map_coordinates has {len(places)} coordinates for an array of shape {x.shape}; "
-                "give one array for each dimension"
+                f"map_coordinates has {count_noun(len(places), 'coordinate')} for an array of "
+                f"shape {x.shape}; give one array for each dimension"
             )
         )
     if order not in (0, 1):

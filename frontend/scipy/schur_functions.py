@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import call_user_function, check_flag
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -170,7 +171,8 @@ def qr_multiply(
     if size != (count if mode == "left" else rows):
         raise ShapeError(
             with_location(
-                f"qr_multiply of {x.shape}, whose Q has {rows} rows and {count} columns, takes on "
+                f"qr_multiply of {x.shape}, whose Q has {count_noun(rows, 'row')} and "
+                f"{count_noun(count, 'column')}, takes on "
                 f"the {mode} a matrix with {count if mode == 'left' else rows} {word}, got {size}"
             )
         )

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shardir.caller_warnings import warn_caller
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import call_user_function, check_integer, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -79,7 +80,8 @@ def _detrend(
     breaks = sorted({0, size, *check_integers("bp of detrend", bp if np.ndim(bp) else (bp,))})
     if breaks[0] < 0 or breaks[-1] > size:
         raise ArgumentError(
-            with_location(f"bp of detrend is {brief(bp)}; an axis of {size} elements has indices "
+            with_location(f"bp of detrend is {brief(bp)}; an axis of "
+            f"{count_noun(size, 'element')} has indices "
                           f"from 0 to {size}")
         )  # fmt: skip
     rows = snp.moveaxis(x, dim, -1)
@@ -203,7 +205,8 @@ def _spectrum(
         )  # fmt: skip
     if transformed < count:
         raise ArgumentError(
-            with_location(f"nfft of {name} is {transformed}; it is at least the {count} elements "
+            with_location(f"nfft of {name} is {transformed}; it is at least the "
+            f"{count_noun(count, 'element')} "
                           "of a segment")
         )  # fmt: skip
     emit = _emit_spectrum_of_function if callable(detrend) else _emit_spectrum
@@ -231,8 +234,8 @@ def _window_of_segments(
         count = 256 if count is None else count
         if count > length:
             warn_caller(
-                f"nperseg of {name} is {count}, and the signal has {length} elements; "
-                f"segments have {length} elements",
+                f"nperseg of {name} is {count}, and the signal has "
+                f"{count_noun(length, 'element')}; segments have {count_noun(length, 'element')}",
                 UserWarning,
             )
             count = length
@@ -243,12 +246,16 @@ def _window_of_segments(
         raise ShapeError(with_location(f"the window of {name} is a vector, got shape {shape}"))
     if shape[0] > length:
         raise ShapeError(
-            with_location(f"the window of {name} has {shape[0]} elements, and the signal has "
+            with_location(f"the window of {name} has {count_noun(shape[0], 'element')}, and the "
+            "signal has "
                           f"{length}")
         )  # fmt: skip
     if count is not None and count != shape[0]:
         raise ArgumentError(
-            with_location(f"nperseg of {name} is {count}, and the window has {shape[0]} elements")
+            with_location(
+                f"nperseg of {name} is {count}, and the window has "
+                f"{count_noun(shape[0], 'element')}"
+            )
         )
     return window, shape[0]
 
@@ -423,7 +430,7 @@ def istft(
         if found != (count,):
             raise ShapeError(
                 with_location(f"the window of istft has shape {found}, and segments "
-                              f"have {count} elements")
+                              f"have {count_noun(count, 'element')}")
             )  # fmt: skip
     return _emit_inverse(Zxx, fs, weights, (count, overlap, transformed), bool(input_onesided),
                          bool(boundary), time, frequency)  # fmt: skip

@@ -52,15 +52,15 @@ def create_hybrid_device_mesh(
     plural = "es" if process_is_granule else "s"
     if prod(outer) != len(indices):
         raise MeshError(
-            f"dcn_mesh_shape {outer} has {prod(outer)} positions, and the devices are in "
-            f"{count_noun(len(indices), word, plural)}"
+            f"dcn_mesh_shape {outer} has {count_noun(prod(outer), 'position')}, and the devices "
+            f"are in {count_noun(len(indices), word, plural)}"
             + ("" if process_is_granule else "; with process_is_granule=True, groups are processes")
         )
     for index in indices:
         if len(groups[index]) != prod(inner):
             raise MeshError(
-                f"mesh_shape {inner} has {prod(inner)} positions, and {word} {index} has "
-                f"{len(groups[index])} devices"
+                f"mesh_shape {inner} has {count_noun(prod(inner), 'position')}, and {word} "
+                f"{index} has {count_noun(len(groups[index]), 'device')}"
             )
     result = np.empty([a * b for a, b in zip(inner, outer, strict=True)], dtype=object)
     for index, place in zip(indices, np.ndindex(*outer), strict=True):

@@ -328,8 +328,8 @@ def create_device_mesh(
         raise _too_few_devices_error(shape, given, devices is None)
     if prod(shape) < len(given):
         raise MeshError(
-            f"a device mesh of shape {shape} has {prod(shape)} positions, and there are "
-            f"{len(given)} devices; pass {prod(shape)} of them, as in "
+            f"a device mesh of shape {shape} has {count_noun(prod(shape), 'position')}, and there "
+            f"are {len(given)} devices; pass {prod(shape)} of them, as in "
             f"devices=devices()[:{prod(shape)}]"
         )
     array = np.empty(len(given), dtype=object)
@@ -375,7 +375,7 @@ def check_mesh_shape(shape: Any) -> tuple[int, ...]:
 def _too_few_devices_error(
     shape: tuple[int, ...], given: Sequence[Device], all_of_them: bool
 ) -> MeshError:
-    have, more = len(given), f"pass {prod(shape)} devices"
+    have, more = len(given), f"pass {count_noun(prod(shape), 'device')}"
     if all_of_them:
         more = (
             f"add devices with set_cpu_devices({prod(shape)}) or SHARDIR_CPU_DEVICES={prod(shape)}"
@@ -383,8 +383,8 @@ def _too_few_devices_error(
     elif given and isinstance(given[0], Device) and given[0].backend != "cpu":
         more = how_to_add_devices(given[0].backend, prod(shape)) or more
     return MeshError(
-        f"a mesh of shape {shape} needs {prod(shape)} devices, and there are {have}; choose sizes "
-        f"whose product is at most {have}, or {more}"
+        f"a mesh of shape {shape} needs {count_noun(prod(shape), 'device')}, and there are "
+        f"{have}; choose sizes whose product is at most {have}, or {more}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import Self, final
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import as_items
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import ShardingError
@@ -81,8 +82,8 @@ class PositionalSharding(Sharding):
             sizes = tuple(self.size // known if size == -1 else size for size in sizes)
         if prod(sizes) != self.size or any(size < 1 for size in sizes):
             raise ShardingError(
-                f"a PositionalSharding of shape {self.shape} has {self.size} shards and cannot be "
-                f"reshaped to {sizes}; choose sizes whose product is {self.size}"
+                f"a PositionalSharding of shape {self.shape} has {count_noun(self.size, 'shard')} "
+                f"and cannot be reshaped to {sizes}; choose sizes whose product is {self.size}"
             )
         dims = split_sub_axes(
             [digit for digits in self._dimension_sub_axes for digit in digits], sizes
@@ -104,7 +105,7 @@ class PositionalSharding(Sharding):
         if sorted(axis + self.ndim if axis < 0 else axis for axis in order) != [*range(self.ndim)]:
             raise ShardingError(
                 f"a PositionalSharding of shape {self.shape} cannot be transposed by {order}; "
-                f"name each of its {self.ndim} axes once"
+                f"name each of its {count_noun(self.ndim, 'axis', 'axes')} once"
             )
         return self.from_sub_axes(self._devices, [self._dimension_sub_axes[axis] for axis in order])
 

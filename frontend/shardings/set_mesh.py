@@ -3,6 +3,7 @@ block."""
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import MeshError
 from shardir.frontend.shardings.mesh import (
@@ -132,8 +133,9 @@ def _arrange_entered_devices(mesh: Mesh) -> Mesh:
         return mesh
     if mesh.size != entered.size:
         raise MeshError(
-            f"use_abstract_mesh has {mesh!r} of {mesh.size} devices, and {entered!r} with "
-            f"{entered.size} devices is entered; use a mesh of as many devices"
+            f"use_abstract_mesh has {mesh!r} of {count_noun(mesh.size, 'device')}, and "
+            f"{entered!r} with "
+            f"{count_noun(entered.size, 'device')} is entered; use a mesh of as many devices"
         )
     return entered.update(mesh.axis_sizes, mesh.axis_names, mesh.axis_types)
 

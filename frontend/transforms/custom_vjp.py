@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from shardir.errors import DifferentiateError
+from shardir.errors import DifferentiateError, count_noun
 from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
@@ -218,8 +218,8 @@ def _check_gradients(made: object, call: CustomCall, what: str) -> list[Tracer]:
         returned_text = f"{len(made)}" if isinstance(made, (tuple, list)) else repr(made)
         raise DifferentiateError(
             with_location(
-                f"{what} must return a tuple with a gradient for each of {len(args)} arguments; "
-                f"it returned {returned_text}"
+                f"{what} must return a tuple with a gradient for each of "
+                f"{count_noun(len(args), 'argument')}; it returned {returned_text}"
             )
         )
     leaves: list[Tracer] = []

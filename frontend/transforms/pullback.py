@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from shardir.errors import count_noun
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.traced_calls import is_array_like
@@ -92,7 +93,7 @@ class Pullback:
             raise ArgumentError(
                 with_location(
                     f"args_res of the pullback of {self._rule.name} is a list with an entry for "
-                    f"each of {len(parts)} arguments, got {brief_with_type(given)}"
+                    f"each of {count_noun(len(parts), 'argument')}, got {brief_with_type(given)}"
                 )
             )
         entries: list[object] = []

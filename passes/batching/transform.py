@@ -40,7 +40,7 @@ def vectorize_with(
     if len(batched) != len(body.params):
         raise VectorizeError(
             f"@{function.name} has {count_noun(len(body.params), 'parameter')}, but batched "
-            f"has {len(batched)} entries"
+            f"has {count_noun(len(batched), 'entry', 'entries')}"
         )
     batcher = Batcher(Builder(used_names(function)), size, handlers, axis, front=front)
     params = [batcher.param(value, flag) for value, flag in zip(body.params, batched, strict=True)]

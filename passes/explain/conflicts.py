@@ -369,8 +369,9 @@ class _ConflictAnalysis:
         if len(walking) == 2:
             sizes = sorted((self.elements(i) for i in walking), reverse=True)
             if sizes[0] == sizes[1]:
-                return Verdict.FOLLOWED, f"both have {sizes[0]} elements, so more shards decide"
-            return Verdict.FOLLOWED, f"{sizes[0]} elements against {sizes[1]}"
+                elements = count_noun(sizes[0], "element")
+                return Verdict.FOLLOWED, f"both have {elements}, so more shards decide"
+            return Verdict.FOLLOWED, f"{count_noun(sizes[0], 'element')} against {sizes[1]}"
         supporters = self.votes(factor, self.terms.factor_axes[factor], views)
         opponents = self.votes(factor, axes, views)
         if not supporters:
@@ -378,7 +379,7 @@ class _ConflictAnalysis:
                 "no tensor has exactly the kept axes; they are the parts of axes that tensors with "
                 "the most elements have"
             )
-        return Verdict.MAJORITY, f"{supporters} elements against {opponents}"
+        return Verdict.MAJORITY, f"{count_noun(supporters, 'element')} against {opponents}"
 
     def later_decision(self, op: Op) -> str:
         """Return the reason for which a pass after propagation changed a result of the operation,

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from shardir.errors import PipelineError
+from shardir.errors import PipelineError, count_noun
 from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Function, Module, Value
@@ -40,7 +40,8 @@ class SplitBatch(Pass, name="split-batch"):
         main = module.main
         if self.microbatches < 1:
             raise PipelineError(
-                f"split-batch cannot make {self.microbatches} microbatches; write "
+                "split-batch cannot make "
+                f"{count_noun(self.microbatches, 'microbatch', 'microbatches')}; write "
                 "split-batch{microbatches=2}"
             )
         if main.spmd is not None:
@@ -130,9 +131,9 @@ class _Splitter:
         rows = -(-param.type.shape[dim] // shards)
         if param.type.shape[dim] % closed.dims[dim].num_shards:
             raise PipelineError(
-                f"the batch of @{self.name} has {rows} rows on each device (dimension {dim} of "
-                f"%{param.name}), which {self.axis.size} microbatches do not divide; choose a "
-                "divisor"
+                f"the batch of @{self.name} has {count_noun(rows, 'row')} on each device "
+                f"(dimension {dim} of %{param.name}), which {self.axis.size} microbatches do not "
+                "divide; choose a divisor"
             )
         return closed
 

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import inf
 from typing import TypeAlias, TypeVar
 
+from shardir.errors import count_noun
 from shardir.passes.pipeline_parallelism.actions import (
     COMPUTATIONS,
     Action,
@@ -238,11 +239,13 @@ def for_each_stage(given: T | Sequence[T], kind: type[T], what: str, count: int)
         return [given] * count
     if not isinstance(given, Sequence) or not all(isinstance(each, kind) for each in given):
         raise PipelineScheduleError(
-            f"{what} is {given!r}; use a {kind.__name__}, or one for each of {count} stages"
+            f"{what} is {given!r}; use a {kind.__name__}, or one for each of "
+            f"{count_noun(count, 'stage')}"
         )
     if len(given) != count:
         raise PipelineScheduleError(
-            f"{what} has {len(given)} entries, and the schedule has {count} stages"
+            f"{what} has {count_noun(len(given), 'entry', 'entries')}, and the schedule has "
+            f"{count_noun(count, 'stage')}"
         )
     return given
 

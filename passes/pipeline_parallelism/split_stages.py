@@ -11,6 +11,7 @@ stage that uses only slices of an argument, such as its layer of stacked weights
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from shardir.errors import count_noun
 from shardir.ir.builder import UniqueNames, copy_op, substitute
 from shardir.ir.module import Block, Function, Module, Op, Value
 from shardir.ir.sharding import Axis
@@ -167,7 +168,9 @@ def _choose_stages(block: Block, op: Op) -> tuple[dict[Op, int | None], int]:
     count = len({stage for stage in stages.values() if stage is not None})
     if count < stage_count:
         raise stage_error(
-            f"the loss has too few operations for {stage_count} stages; state at most {count}", op
+            f"the loss has too few operations for {count_noun(stage_count, 'stage')}; state at "
+            f"most {count}",
+            op,
         )
     return stages, count
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.errors import os_error_reason
+from shardir.errors import count_noun, os_error_reason
 from shardir.passes.planning.problem import FORBIDDEN, Edge, Ints, PlanningError, PlanningProblem
 
 MAX_NUMBER = 2**62
@@ -47,7 +47,8 @@ def problem_of_json(content: object) -> PlanningProblem:
     for name, rows in (("usages", usages), ("intervals", intervals)):
         if len(rows) != len(costs):
             raise PlanningError(
-                f"problem.nodes.{name} has {len(rows)} entries, and costs has {len(costs)}"
+                f"problem.nodes.{name} has {count_noun(len(rows), 'entry', 'entries')}, and costs "
+                f"has {len(costs)}"
             )
     node_costs, node_usages = [], []
     for node, row in enumerate(costs):
@@ -84,13 +85,16 @@ def _merge_edges(edges: Mapping[str, Any], node_costs: Sequence[Ints]) -> list[E
     costs = _rows(edges, "costs", "problem.edges")
     if len(pairs) != len(costs):
         raise PlanningError(
-            f"problem.edges.costs has {len(costs)} entries, and nodes has {len(pairs)}"
+            f"problem.edges.costs has {count_noun(len(costs), 'entry', 'entries')}, and nodes has "
+            f"{len(pairs)}"
         )
     merged: dict[tuple[int, int], Ints] = {}
     for number, (pair, row) in enumerate(zip(pairs, costs, strict=True)):
         path = f"problem.edges.nodes[{number}]"
         if len(pair) != 2:
-            raise PlanningError(f"{path} joins {len(pair)} nodes; edges of two nodes are supported")
+            raise PlanningError(
+                f"{path} joins {count_noun(len(pair), 'node')}; edges of two nodes are supported"
+            )
         a, b = map(int, _integers(pair, path, 2))
         if not (0 <= a < len(node_costs) and 0 <= b < len(node_costs)) or a == b:
             raise PlanningError(
@@ -126,7 +130,9 @@ def _costs(row: Sequence[Any], path: str, count: int | None = None) -> Ints:
 
 def _integers(row: Sequence[Any], path: str, count: int | None = None) -> Ints:
     if count is not None and len(row) != count:
-        raise PlanningError(f"{path} has {len(row)} entries; it must have {count}")
+        raise PlanningError(
+            f"{path} has {count_noun(len(row), 'entry', 'entries')}; it must have {count}"
+        )
     for position, number in enumerate(row):
         if type(number) is not int or not 0 <= number < MAX_NUMBER:
             shown = str(number) if type(number) in (int, float) else type(number).__name__

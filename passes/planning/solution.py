@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from shardir.errors import count_noun
 from shardir.passes.planning.problem import PlanningError, PlanningProblem
 
 
@@ -136,7 +137,7 @@ def evaluate(
     if len(strategies) != problem.node_count:
         raise PlanningError(
             f"the assignment has {len(strategies)} strategies, and the problem has "
-            f"{problem.node_count} nodes"
+            f"{count_noun(problem.node_count, 'node')}"
         )
     for node, chosen in enumerate(strategies):
         if not 0 <= chosen < len(problem.costs[node]):

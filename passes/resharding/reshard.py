@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from shardir import ops as specs
-from shardir.errors import PartitionError, PipelineError
+from shardir.errors import PartitionError, PipelineError, count_noun
 from shardir.ir.builder import substitute
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Loc, Module, Op, Value
@@ -296,11 +296,11 @@ class ReshardInserter:
             at = f" (from {op.loc})" if op.loc else ""
             raise PartitionError(
                 f"{op.name} has no sharding rule, and each device would receive "
-                f"{nbytes} bytes of %{value.name}, which is sharded "
+                f"{count_noun(nbytes, 'byte')} of %{value.name}, which is sharded "
                 f"{self.words.format_sharding(self.sharding_of(value))}; state its rule, "
                 f"constrain %{value.name} to be replicated, or set on_fallback=replicate{at}"
             )
-        return f", for which each device receives {nbytes} bytes" if nbytes else ""
+        return f", for which each device receives {count_noun(nbytes, 'byte')}" if nbytes else ""
 
     def factor_rule(self, op: Op) -> FactorRule | None:
         """Return the factor rule along which an operation may be sharded."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shardir.errors import MachineError
+from shardir.errors import MachineError, count_noun
 from shardir.machine.collective_table import CollectiveTable
 from shardir.machine.collective_time import traffic
 from shardir.machine.description import collective_kind_fault
@@ -38,10 +38,12 @@ def fit_alpha_beta(table: CollectiveTable, kind: str, group: int) -> AlphaBetaFi
     if fault := collective_kind_fault(kind):
         raise MachineError(fault)
     if group < 2:
-        raise MachineError(f"the group has {group} devices; a collective has at least 2")
+        raise MachineError(
+            f"the group has {count_noun(group, 'device')}; a collective has at least 2"
+        )
     count = len(table.nbytes)
     if count < 2:
-        raise MachineError(f"{count} sizes are not enough; a fit needs at least 2")
+        raise MachineError(f"a fit needs at least 2 sizes, got {count}")
     amounts = np.array([traffic(kind, group, nbytes) for nbytes in table.nbytes])
     seconds = np.array(table.seconds)
     latency, slope = _fit(amounts, seconds)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shardir.errors import MachineError, os_error_reason
+from shardir.errors import MachineError, count_noun, os_error_reason
 
 _BYTES_COLUMNS = ("bytes", "size(B)")
 _BUS_COLUMN = "busbw(GB/s)"
@@ -73,7 +73,7 @@ def read_table(path: Path) -> CollectiveTable:
         times.setdefault(nbytes, []).append(seconds)
         bus_bandwidths[nbytes] = bandwidth
     if len(times) < 2:
-        raise MachineError(f"{path} has {len(times)} sizes; a table has at least 2")
+        raise MachineError(f"{path} has {count_noun(len(times), 'size')}; a table has at least 2")
     sizes = sorted(times)
     return CollectiveTable(
         tuple(sizes),

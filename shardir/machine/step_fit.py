@@ -15,7 +15,7 @@ from math import exp, inf, log
 
 import numpy as np
 
-from shardir.errors import MachineError
+from shardir.errors import MachineError, count_noun
 from shardir.ir.dtypes import NumpyArray
 from shardir.machine.collective_table import CollectiveTable
 from shardir.machine.description import (
@@ -88,7 +88,8 @@ def fit_steps(
             )
     if len(measured) < len(constants) or not constants:
         raise MachineError(
-            f"{len(measured)} steps do not determine {len(constants)} constants; measure at least "
+            f"{count_noun(len(measured), 'step')} cannot determine "
+            f"{count_noun(len(constants), 'constant')}; measure at least "
             "one step for each constant, and fit at least one constant"
         )
     if not all(0 < seconds < inf for seconds in measured):
@@ -258,7 +259,8 @@ def describe_fit(fit: StepFit, base: str, step_count: int) -> dict[str, object]:
         for name, factor in fit.factors.items()
     }
     content = describe_constants(fit.description, base, notes)
-    text = f"{fit.description.text} (constants fitted to {step_count} steps: {errors})"
+    steps = count_noun(step_count, "step")
+    text = f"{fit.description.text} (constants fitted to {steps}: {errors})"
     return {"base": base, "description": text} | content
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.operation import Dense, Symbol
 from shardir.ir.types import (
@@ -173,7 +174,9 @@ def decode_dense(type: TensorType, data: str) -> Dense:
     except ValueError:
         raise ValueError("the data of an array is base64") from None
     if len(content) != type.nbytes:
-        raise ValueError(f"{type} has {type.nbytes} bytes, but the data has {len(content)}")
+        raise ValueError(
+            f"{type} has {count_noun(type.nbytes, 'byte')}, but the data has {len(content)}"
+        )
     if type.dtype == "bool" and content.strip(b"\0\1"):
         raise ValueError("the data of a bool array is bytes 0 and 1")
     array: NumpyArray = np.frombuffer(content, type.numpy).reshape(type.shape)

@@ -146,7 +146,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (lambda: optim.linear_schedule(raw("a"), 1, 2), ArgumentError, "init_value of a schedule is a "
      "number, got 'a'"),
     (lambda: sd.tree.unflatten(sd.tree.structure([1, 2]), [1]), StructureError, "tree.unflatten "
-     "got 1 leaves for a structure of 2"),
+     "got 1 leaf for a structure of 2"),
     (lambda: sd.tree.unflatten(raw(3), [1]), StructureError, "tree.unflatten takes what "
      "tree.structure returns, got 3"),
     (lambda: sd.tree.leaves(1, is_leaf=raw(3)), StructureError, "is_leaf must be a function that "

@@ -15,7 +15,7 @@ from contextlib import suppress
 import numpy as np
 
 from shardir.backends.base import Array
-from shardir.errors import DistributedError
+from shardir.errors import DistributedError, count_noun
 
 HEADER = struct.Struct("<IIQ")
 """The communicator, the tag and the number of bytes of a message."""
@@ -202,6 +202,6 @@ def _deliver(message: bytearray, transfer: Transfer, key: Key) -> None:
 def _check_size(nbytes: int, transfer: Transfer, key: Key) -> None:
     if nbytes != transfer.nbytes:
         raise DistributedError(
-            f"a message with tag {key[1]} has {nbytes} bytes, and the receiver expects "
-            f"{transfer.nbytes}; all processes must run the same programs in the same order"
+            f"a message with tag {key[1]} has {count_noun(nbytes, 'byte')}, and the receiver "
+            f"expects {transfer.nbytes}; all processes must run the same programs in the same order"
         )

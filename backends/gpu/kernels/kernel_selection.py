@@ -12,6 +12,7 @@ from shardir.backends.gpu.kernels.kernel import KernelRefusal, KernelText
 from shardir.backends.gpu.kernels.split_reduction import count_parts, write_split_kernel
 from shardir.backends.gpu.kernels.tile_sizes import TileSizes
 from shardir.backends.gpu.kernels.tiled_reduction import choose_tile, write_tiled_kernel
+from shardir.errors import count_noun
 from shardir.ir.module import Op
 from shardir.op_rules.rule_table import find_rule
 from shardir.ops.contraction.dot import dot
@@ -58,7 +59,8 @@ def write_kernel(
     walked = tile.elements * (tile.reduced_side.size // tile.reduced_side.length)
     if tile.programs < sizes.min_row_programs and walked > sizes.max_sequential_elements:
         return KernelRefusal(
-            f"it reduces {walked} elements one after the other in {tile.programs} programs"
+            f"it reduces {count_noun(walked, 'element')} one after the other in "
+            f"{count_noun(tile.programs, 'program')}"
         )
     return write_tiled_kernel(group, tile)
 

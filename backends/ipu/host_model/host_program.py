@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardir.backends.ipu.host_model.compiler import HostModelError
+from shardir.errors import count_noun
 from shardir.ir.types import NumpyArray, NumpyDType
 
 Array = NumpyArray
@@ -76,7 +77,8 @@ class HostProgram:
         """
         if len(arguments) != len(self.arguments):
             raise HostModelError(
-                f"{self.title} takes {len(self.arguments)} arguments, {len(arguments)} are given"
+                f"{self.title} takes {count_noun(len(self.arguments), 'argument')}, "
+                f"{len(arguments)} are given"
             )
         given = [
             self._check_argument(port, value)

@@ -363,7 +363,8 @@ def _read_program(header: dict[str, Any]) -> Exported:
     def avals(name: str, structure: tree.PyTreeDef) -> tuple[ShapeDtypeStruct, ...]:
         made = tuple(ShapeDtypeStruct(shape, dtype) for shape, dtype in header[name])
         if len(made) != structure.num_leaves:
-            raise ValueError(f"{name} has {len(made)} entries for {structure.num_leaves} arrays")
+            listed = count_noun(len(made), "entry", "entries")
+            raise ValueError(f"{name} has {listed} for {count_noun(structure.num_leaves, 'array')}")
         return made
 
     for name, kind in (("fun_name", str), ("text", str), ("platforms", list), ("nr_devices", int)):

@@ -2,7 +2,7 @@
 
 from operator import index
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
@@ -69,7 +69,12 @@ def _diagonal_number(name: str, k: int | Tracer) -> int | Tracer:
 def _matrix_sizes(N: int, M: int | None) -> tuple[int, int]:
     rows, columns = index(N), index(N if M is None else M)
     if rows < 0 or columns < 0:
-        raise ShapeError(with_location(f"a matrix cannot have {rows} rows and {columns} columns"))
+        raise ShapeError(
+            with_location(
+                f"a matrix cannot have {count_noun(rows, 'row')} and "
+                f"{count_noun(columns, 'column')}"
+            )
+        )
     return rows, columns
 
 

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, state_count
 from shardir.frontend.argument_checks import check_not_in_place, is_one_of
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -215,7 +215,7 @@ def _check_positions(positions: NumpyArray, shape: tuple[int, ...], axis: int | 
     if positions.size and int(positions[-1]) >= extent:
         raise IndexingError(
             with_location(
-                f"a condition is true at {int(positions[-1])}, and there are {extent} elements"
+                f"a condition is true at {int(positions[-1])}, and {state_count(extent, 'element')}"
             )
         )
 

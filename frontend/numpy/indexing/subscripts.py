@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.frontend.arrays.array import fits_dtype, signature_of_numpy
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.config import config
@@ -214,7 +215,10 @@ def _expand_items(items: list[IndexItem], shape: tuple[int, ...]) -> list[IndexI
     used = sum(map(_consumed_dims, items))
     if used > rank:
         raise IndexingError(
-            with_location(f"an array of shape {shape} takes at most {rank} indices, got {used}")
+            with_location(
+                f"an array of shape {shape} takes at most "
+                f"{count_noun(rank, 'index', 'indices')}, got {used}"
+            )
         )
     if not dots:
         items, dots = [*items, Ellipsis], [len(items)]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.errors import count_noun, state_count
 from shardir.frontend.argument_errors import FOREIGN_ERRORS
 from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -207,7 +208,8 @@ def _parse_subscripts(subscripts: str, ranks: Sequence[int]) -> tuple[list[str],
     used = inputs.replace("...", "").replace(",", "")
     if len(terms) != len(ranks):
         raise _subscripts_error(
-            subscripts, f"names {len(terms)} operands, but there are {len(ranks)}"
+            subscripts,
+            f"names {count_noun(len(terms), 'operand')}, but {state_count(len(ranks), 'operand')}",
         )
     for term in (*terms, output):
         letters = term.replace("...", "", 1)

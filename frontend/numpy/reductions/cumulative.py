@@ -2,6 +2,7 @@
 
 from math import pi
 
+from shardir.errors import count_noun
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
@@ -236,8 +237,8 @@ def gradient(
     if len(gaps) != len(dims):
         raise ArgumentError(
             with_location(
-                f"gradient takes no spacing, one, or one for each of {len(dims)} axes, got "
-                f"{len(varargs)}"
+                "gradient takes no spacing, one, or one for each of "
+                f"{count_noun(len(dims), 'axis', 'axes')}, got {len(varargs)}"
             )
         )
     gradients = [_gradient_along(x, dim, gap) for dim, gap in zip(dims, gaps, strict=True)]
@@ -261,7 +262,7 @@ def _gradient_along(x: Tracer, dim: int, gap: ArrayLike) -> Tracer:
         raise ShapeError(
             with_location(
                 f"the coordinates of gradient have shape {given.shape}, and must be a vector of "
-                f"{size} elements"
+                f"{count_noun(size, 'element')}"
             )
         )
     (steps,) = promote_to((x.value.type.dtype, given.weak_type), as_tracer(diff(given)))

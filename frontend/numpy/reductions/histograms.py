@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import check_flag, check_integer
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
@@ -274,7 +274,9 @@ def histogramdd(
         )
     ranges = [None] * rank if range is None else list(range)
     if len(each) != rank or len(ranges) != rank:
-        raise ArgumentError(with_location(f"histogramdd takes bins and ranges for {rank} columns"))
+        raise ArgumentError(
+            with_location(f"histogramdd takes bins and ranges for {count_noun(rank, 'column')}")
+        )
     edges = [
         strip_weak_type(histogram_bin_edges(sample[:, i], each[i], ranges[i]))
         for i, _ in enumerate(each)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shardir.errors import OperationTypeError, ShardirError
+from shardir.errors import OperationTypeError, ShardirError, count_noun
 from shardir.frontend.argument_checks import call_user_function, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
@@ -155,7 +155,8 @@ def _pad_widths(width: Any, rank: int) -> list[tuple[int, int]]:
     except (TypeError, ValueError, OverflowError):
         raise OperationTypeError(
             with_location(
-                f"pad takes a width, a pair of widths, or {rank} pairs of them, got {brief(width)}"
+                f"pad takes a width, a pair of widths, or {count_noun(rank, 'pair')} of them, got "
+                f"{brief(width)}"
             )
         ) from None
 
@@ -209,7 +210,10 @@ def _expand_values(values: ArrayLike, rank: int, what: str) -> list[SidePair]:
         return _expand_sides(values, rank)
     except ValueError:
         raise OperationTypeError(
-            with_location(f"{what} is one value, a pair (before, after), or {rank} pairs of them")
+            with_location(
+                f"{what} is one value, a pair (before, after), or "
+                f"{count_noun(rank, 'pair')} of them"
+            )
         ) from None
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, ShapeLike
@@ -40,7 +40,8 @@ def _resolve_shape(shape: ShapeLike, size: int) -> tuple[int, ...]:
     if prod(sizes) != size or min(sizes, default=0) < 0:
         raise OperationTypeError(
             with_location(
-                f"an array of {size} elements cannot be reshaped to {tuple(as_ints(shape))}"
+                f"an array of {count_noun(size, 'element')} cannot be reshaped to "
+                f"{tuple(as_ints(shape))}"
             )
         )
     return tuple(sizes)

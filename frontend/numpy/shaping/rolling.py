@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from shardir.errors import OperationTypeError
+from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
@@ -87,7 +87,8 @@ def _pair_axes_and_shifts(
     if len(axes) not in (1, many) or len(shifts) not in (1, many):
         raise OperationTypeError(
             with_location(
-                f"roll takes a shift for each axis, got {len(shifts)} for {len(axes)} axes"
+                f"roll takes a shift for each axis, got {len(shifts)} for "
+                f"{count_noun(len(axes), 'axis', 'axes')}"
             )
         )
     return [(axes[i % len(axes)], shifts[i % len(shifts)]) for i in range(many)]

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import prod
 
-from shardir.errors import count_noun
+from shardir.errors import count_noun, state_count
 from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import (
@@ -220,9 +220,8 @@ class PmapCall:
         if mine is not None and len(levels) == 1 and len(mine) < required:
             raise BatchError(
                 with_location(
-                    f"pmap of {name} maps {required} positions, and the number of its devices "
-                    f"is {len(mine)}; "
-                    "give one device for each"
+                    f"pmap of {name} maps {count_noun(required, 'position')}, and the number of "
+                    f"its devices is {len(mine)}; give one device for each"
                 )
             )
         if required > len(there) or required < 1:
@@ -232,7 +231,7 @@ class PmapCall:
             raise BatchError(
                 with_location(
                     f"pmap of {name} maps {sizes} positions, each on its own device, and "
-                    f"there are {len(there)} devices; map fewer, with vmap for the rest{more}"
+                    f"{state_count(len(there), 'device')}; map fewer, with vmap for the rest{more}"
                 )
             )
         names: list[str] = []

@@ -7,6 +7,7 @@ priority or its round.
 
 from dataclasses import dataclass
 
+from shardir.errors import count_noun
 from shardir.ir.sharding import count_positions
 from shardir.passes.explain.propagation_history.axis_origins import AxisArrival, origins_of
 from shardir.passes.explain.propagation_history.history import FunctionHistory, dims_of, sizes_of
@@ -45,9 +46,9 @@ class LostAxis:
         sides = f"{a.loop} against {b.loop}"
         match self.verdict:
             case Verdict.LARGER:
-                return f"{sides}: {a.elements} elements against {b.elements}"
+                return f"{sides}: {count_noun(a.elements, 'element')} against {b.elements}"
             case Verdict.FINER:
-                return f"{sides}: {a.pieces} shards against {b.pieces}"
+                return f"{sides}: {count_noun(a.pieces, 'shard')} against {b.pieces}"
             case _:
                 return f"{sides}: {self.verdict.value}"
 

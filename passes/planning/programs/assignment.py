@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from shardir.errors import count_noun
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.passes.planning.programs.repeated_layers import SharedDecisions
@@ -28,7 +29,8 @@ def find_problem(
         parts = prod(mesh.sizes[axis] for axis in dim)
         if size % parts and not pads:
             return (
-                f"shards dimension {number}, of size {size}, into {parts} parts; a plan shards "
+                f"shards dimension {number}, of size {size}, into {count_noun(parts, 'part')}; a "
+                "plan shards "
                 'only dimensions that the mesh axes divide, except for jit(..., uneven="pad")'
             )
     return None

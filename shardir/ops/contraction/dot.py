@@ -8,6 +8,7 @@ from string import ascii_letters
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.ir.arithmetic import Arithmetic
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import SMALL_FLOATS
@@ -50,7 +51,7 @@ def _type(x: TensorType, y: TensorType, *, dims: str, result: TensorType | None)
     sizes: dict[str, int] = {}
     for type, term in zip((x, y), terms, strict=True):
         if len(term) != type.rank:
-            raise TypeError(f"dims={dims!r} gives {len(term)} dimensions to {type}")
+            raise TypeError(f"dims={dims!r} gives {count_noun(len(term), 'dimension')} to {type}")
         for letter, size in zip(term, type.shape, strict=True):
             if sizes.setdefault(letter, size) != size:
                 raise TypeError(

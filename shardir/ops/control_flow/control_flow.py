@@ -12,6 +12,7 @@ one additional leading dimension.
 
 from dataclasses import dataclass
 
+from shardir.errors import count_noun
 from shardir.ir.attributes import Attributes
 from shardir.ir.module import Block, DataFlowEdge, Op
 from shardir.ir.operation import define_op
@@ -61,7 +62,9 @@ def _scan_type(
     if length < 0:
         raise TypeError(f"length={length} must be at least 0")
     if not 0 <= carries <= len(operands):
-        raise TypeError(f"carries={carries} is not within its {len(operands)} operands")
+        raise TypeError(
+            f"carries={carries} is not within its {count_noun(len(operands), 'operand')}"
+        )
     inits, stacked = operands[:carries], operands[carries:]
     for x in stacked:
         if x.rank == 0 or x.shape[0] != length:

@@ -43,7 +43,7 @@ def _type(*xs: TensorType, result: Result, attributes: CallbackAttributes) -> ob
         raise TypeError(f"method={method} is not one of {', '.join(VMAP_METHODS)}")
     for x in xs:
         if x.rank < batch:
-            raise TypeError(f"is called along {batch} dimensions, but {x} has fewer")
+            raise TypeError(f"is called along {count_noun(batch, 'dimension')}, but {x} has fewer")
     return () if result is None else result
 
 

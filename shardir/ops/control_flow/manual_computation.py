@@ -11,6 +11,7 @@ use only the free axes.
 
 from dataclasses import dataclass, replace
 
+from shardir.errors import count_noun
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.module import Block, Value
@@ -34,7 +35,7 @@ def _shard_counts(type: TensorType, dim_axes: object, axes: Axes, word: str) -> 
     if not isinstance(dim_axes, tuple) or not all(isinstance(dim, tuple) for dim in dim_axes):
         raise TypeError(f"{word} has a list of mesh axes for each dimension of {type}")
     if len(dim_axes) != type.rank:
-        raise TypeError(f"{word} lists {len(dim_axes)} dimensions for {type}")
+        raise TypeError(f"{word} lists {count_noun(len(dim_axes), 'dimension')} for {type}")
     used = [axis for dim in dim_axes for axis in dim]
     for axis in used:
         if not isinstance(axis, Axis) or not any(manual.contains(axis) for manual in axes):
@@ -56,8 +57,8 @@ def manual_local_type(type: TensorType, dim_axes: ManualDimAxes, axes: Axes) -> 
     for dim, (size, count) in enumerate(zip(type.shape, pieces, strict=True)):
         if size % count:
             raise TypeError(
-                f"in_axes splits dimension {dim} of {type} into {count} shards, which do not "
-                "divide it"
+                f"in_axes splits dimension {dim} of {type} into {count_noun(count, 'shard')}, "
+                "which do not divide it"
             )
     return type.with_shape([n // count for n, count in zip(type.shape, pieces, strict=True)])
 
@@ -92,9 +93,11 @@ def _type(
     if fault := find_conflict(axes):
         raise TypeError(f"axes={format_list(axes)} uses {fault}")
     if len(in_axes) != len(xs):
-        raise TypeError(f"in_axes lists {len(in_axes)} operands, not {len(xs)}")
+        raise TypeError(f"in_axes lists {count_noun(len(in_axes), 'operand')}, not {len(xs)}")
     if len(out_axes) != len(body.returns):
-        raise TypeError(f"out_axes lists {len(out_axes)} results, not {len(body.returns)}")
+        raise TypeError(
+            f"out_axes lists {count_noun(len(out_axes), 'result')}, not {len(body.returns)}"
+        )
     expected = [
         manual_local_type(x, dim_axes, axes) for x, dim_axes in zip(xs, in_axes, strict=True)
     ]

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from shardir.errors import count_noun
 from shardir.ir.module import Block
 from shardir.ir.types import TensorType
 from shardir.ops.control_flow.block_types import Types, types_of
@@ -93,8 +94,8 @@ class StageSlots:
         for word, lists in (("forward", forward), ("backward", backward)):
             if len(lists) not in (0, len(self._stages) - 1):
                 raise TypeError(
-                    f"{word} has {len(lists)} lists of values; there is one for each stage but "
-                    f"one, which is {len(self._stages) - 1}"
+                    f"{word} has {count_noun(len(lists), 'list')} of values; there is one for "
+                    f"each stage but one, which is {len(self._stages) - 1}"
                 )
         for stage in self._stages:
             self._run(stage, "F")

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from shardir.errors import DifferentiateError, InterpretError
+from shardir.errors import DifferentiateError, InterpretError, count_noun
 from shardir.ir.arithmetic import FIXED_DTYPES
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
@@ -153,7 +153,7 @@ def _pipeline_type(
     returned = types_of(block.returns)
     if not returned or returned[0].rank != attributes.mapped_dims:
         what = (
-            f"a loss with {attributes.mapped_dims} dimensions"
+            f"a loss with {count_noun(attributes.mapped_dims, 'dimension')}"
             if attributes.mapped_dims
             else ("a scalar")
         )
@@ -225,15 +225,15 @@ def _staged_type(
     fragments, takes, gives = attributes.fragments, attributes.takes, attributes.gives
     if not len(blocks) == len(fragments) == len(takes) == len(gives):
         raise TypeError(
-            f"has {len(blocks)} blocks, {len(fragments)} fragments, {len(takes)} takes and "
-            f"{len(gives)} gives; there is one of each for each block"
+            f"has {count_noun(len(blocks), 'block')}, {len(fragments)} fragments, {len(takes)} "
+            f"takes and {len(gives)} gives; there is one of each for each block"
         )
     loss: TensorType | None = None
     auxiliary: dict[int, TensorType] = {}
     for name, block, taken, given in zip(fragments, blocks, takes, gives, strict=True):
         if len(block.params) != len(taken) or len(block.returns) != len(given):
             raise TypeError(
-                f"fragment {name} takes {len(block.params)} values and returns "
+                f"fragment {name} takes {count_noun(len(block.params), 'value')} and returns "
                 f"{len(block.returns)}, and {len(taken)} and {len(given)} are named"
             )
         if block.captures():

@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Symbol, Value, define_op
@@ -44,7 +45,9 @@ def _type(x: TensorType, *, attributes: FourierAttributes, result: TensorType | 
     if not isinstance(rank, int) or not 1 <= rank <= 3:
         raise TypeError(f"transforms the last 1 to 3 dimensions, not rank={rank!r} of them")
     if rank > x.rank:
-        raise TypeError(f"transforms the last {rank} dimensions, but {x} has only {x.rank}")
+        raise TypeError(
+            f"transforms the last {count_noun(rank, 'dimension')}, but {x} has only {x.rank}"
+        )
     (_REAL if kind == "rfft" else _COMPLEX).check(x)
     *outer, last = x.shape
     if kind == "rfft":

@@ -17,6 +17,7 @@ from math import prod
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import KEYS, RBG_KEYS, SMALL_DTYPES
@@ -151,7 +152,7 @@ def _check_piece(piece: TensorType, starts: tuple[TensorType, ...], shape: tuple
     if not piece.rank == len(starts) == len(shape):
         raise TypeError(
             f"needs a start and a global extent for each dimension of {piece}, got "
-            f"{len(starts)} starts and shape={format_list(shape)}"
+            f"{count_noun(len(starts), 'start')} and shape={format_list(shape)}"
         )
     for start in starts:
         if start.rank or start.dtype not in INTEGERS:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.ir.attributes import Attributes
 from shardir.ir.builder import Builder
 from shardir.ir.dtypes import KEYS, NARROW_FLOATS
@@ -47,7 +48,8 @@ def _sort_type(
         raise TypeError(f"operands must have one shape, got {join_with_and(xs)}")
     if not 1 <= keys <= len(xs):
         raise TypeError(
-            f"keys={keys} of {len(xs)} operands cannot be compared; name 1 to {len(xs)}"
+            f"keys={keys} of {count_noun(len(xs), 'operand')} cannot be compared; name 1 to "
+            f"{len(xs)}"
         )
     if any(not 0 <= position < xs[0].shape[dim] for position in positions):
         raise TypeError(

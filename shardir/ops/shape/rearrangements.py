@@ -13,6 +13,7 @@ from math import gcd
 
 import numpy as np
 
+from shardir.errors import count_noun
 from shardir.ir.builder import Builder
 from shardir.ir.operation import Cotangents, Partitioning, Value, define_op
 from shardir.ir.types import NumpyArray, TensorType
@@ -144,7 +145,10 @@ broadcast = define_op(
 def _reshape_type(x: TensorType, *, result: TensorType | None) -> TensorType:
     to = require_result_type(result, x)
     if to.size != x.size:
-        raise TypeError(f"cannot make {to} ({to.size} elements) of {x} ({x.size} elements)")
+        raise TypeError(
+            f"cannot make {to} ({count_noun(to.size, 'element')}) of {x} "
+            f"({count_noun(x.size, 'element')})"
+        )
     return to
 
 
@@ -236,7 +240,9 @@ reshape = define_op(
 
 def _transpose_type(x: TensorType, *, perm: Ints, result: TensorType | None) -> TensorType:
     if len(check_dims(x, perm, "perm")) != x.rank:
-        raise TypeError(f"perm={format_list(perm)} must name all {x.rank} dimensions of {x}")
+        raise TypeError(
+            f"perm={format_list(perm)} must name all {count_noun(x.rank, 'dimension')} of {x}"
+        )
     return x.with_shape([x.shape[d] for d in perm])
 
 

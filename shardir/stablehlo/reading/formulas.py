@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from lark import Token
 
+from shardir.errors import count_noun
 from shardir.ir.operation import Attr, Dense
 from shardir.ir.types import COMPLEX, FLOATS, TensorType
 from shardir.stablehlo.reading import records
@@ -54,7 +55,7 @@ def region_formula(
     """Return the formula of the only returned value."""
     returned = region_formulas(call, block, params)
     if len(returned) != 1:
-        raise call.fail(f"its region returns {len(returned)} values, not 1")
+        raise call.fail(f"its region returns {count_noun(len(returned), 'value')}, not 1")
     return returned[0]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from lark import Token
 
+from shardir.errors import count_noun
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Loc
 from shardir.stablehlo.reading import records
@@ -81,7 +82,8 @@ class DeviceCounts:
             for count, at in self._partitions:
                 if mesh.axes and mesh.size != count:
                     raise self.types.source.fail(
-                        f"the mesh @{mesh.name} has {mesh.size} devices, and the module {count} "
+                        f"the mesh @{mesh.name} has {count_noun(mesh.size, 'device')}, and the "
+                        f"module {count} "
                         f"partitions; state {_PARTITIONS} = {mesh.size}, or change the mesh",
                         at,
                     )

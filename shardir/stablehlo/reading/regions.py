@@ -117,7 +117,10 @@ def _combinations(call: OperationReader, count: int) -> list[str] | None:
         return None
     names = [combination_of(formula, i) for i, formula in enumerate(returned)]
     if len(returned) != count:
-        raise call.fail(f"its region returns {len(returned)} values for {count} operands")
+        raise call.fail(
+            f"its region returns {count_noun(len(returned), 'value')} for "
+            f"{count_noun(count, 'operand')}"
+        )
     combinations = [name for name in names if name is not None]
     return combinations if len(combinations) == count else None
 

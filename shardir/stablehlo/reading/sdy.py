@@ -10,6 +10,7 @@ from shardir import (
     ops as ops,  # declares the operations
     ops as specs,
 )
+from shardir.errors import count_noun
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Value
 from shardir.ir.operation import Symbol
@@ -305,7 +306,9 @@ def read_shardings(call: OperationReader, key: str, types: list[Any]) -> list[Sh
         return list(call.reader.shardings.per_value(node, types))
     items = call.types.items(node)
     if len(items) != len(types):
-        raise call.fail(f"{key} has {len(items)} shardings for {len(types)} values")
+        raise call.fail(
+            f"{key} has {count_noun(len(items), 'sharding')} for {count_noun(len(types), 'value')}"
+        )
     for item in items:
         if not isinstance(item, Token):
             raise UnsupportedOperation("its shardings are not written as shardings")

@@ -7,6 +7,7 @@ import re
 
 from lark import Token
 
+from shardir.errors import count_noun
 from shardir.ir.mesh import Mesh
 from shardir.ir.sharding import Axis, missing_axis_fault, sub_axis_fault
 from shardir.stablehlo.reading import records
@@ -44,7 +45,9 @@ def format_origin_lists(
         raise types.source.fail('origins of several values are written as [{axis = "origin"}]', at)
     items = node.lists[0].items
     if count is not None and len(items) != count:
-        raise types.source.fail(f"these are origins of {len(items)} values, not of {count}", at)
+        raise types.source.fail(
+            f"these are origins of {count_noun(len(items), 'value')}, not of {count}", at
+        )
     return f"[{', '.join(format_origins(item, types, mesh, at) for item in items)}]"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from lark import Token
 
-from shardir.errors import ParseError
+from shardir.errors import ParseError, count_noun
 from shardir.ir.dtypes import DTYPE_INFO, KEYS
 from shardir.ir.operation import Attr, Dense
 from shardir.ir.types import COMPLEX, FLOATS, INTEGERS, NUMPY_DTYPES, REAL_OF, TOKEN, TensorType
@@ -175,7 +175,9 @@ class TypeParser:
             raise self.source.fail("constants are written as dense<...>", token)
         if not inside.strip():
             if type.size:
-                raise self.source.fail(f"{type} has {type.size} elements, not 0", token)
+                raise self.source.fail(
+                    f"{type} has {count_noun(type.size, 'element')}, not 0", token
+                )
             return Dense(np.zeros(type.shape, type.numpy))
         literal = inside.strip()
         if literal.startswith('"'):
@@ -282,7 +284,9 @@ class TypeParser:
             return Dense(np.frombuffer(data, type.numpy).reshape(type.shape))
         elif len(data) == type.numpy.itemsize:
             return np.frombuffer(data, type.numpy)[0].item()
-        raise self.source.fail(f"these are {len(data)} bytes, {type} has {type.nbytes}", token)
+        raise self.source.fail(
+            f"these are {count_noun(len(data), 'byte')}, {type} has {type.nbytes}", token
+        )
 
     def make_expected_error(self, expected: str, node: object) -> Exception:
         """Return an error about an unexpected record."""

@@ -68,7 +68,7 @@ INVALID: list[tuple[str, str, Any, str]] = [
         "padding=[[0, 0]] must have one pair [low, high] a dimension (2)",
     ),
     ("select_and_scatter", "op", Symbol("add"), "op=add is not one of max, min"),
-    ("sort", "keys", 2, "keys=2 of 1 operands cannot be compared; name 1 to 1"),
+    ("sort", "keys", 2, "keys=2 of 1 operand cannot be compared; name 1 to 1"),
     (
         "sort",
         "positions",

@@ -76,13 +76,13 @@ def test_tables_agree_with_published_fits(
             CollectiveTable((1.0, 2.0), (1.0, 2.0)),
             "all-reduce",
             1,
-            "the group has 1 devices; a collective has at least 2",
+            "the group has 1 device; a collective has at least 2",
         ),
         (
             CollectiveTable((1.0,), (1.0,)),
             "all-reduce",
             2,
-            "1 sizes are not enough; a fit needs at least 2",
+            "a fit needs at least 2 sizes, got 1",
         ),
         (
             CollectiveTable((1.0, 2.0), (2.0, 1.0)),
@@ -115,7 +115,7 @@ def test_wrong_fits(table: CollectiveTable, kind: str, group: int, message: str)
             "bytes,seconds\n1,2\nx,3\n",
             "PATH: row 3 is 'x,3'; bytes and time are positive numbers",
         ),
-        ("bytes,seconds\n1,2\n1,3\n", "PATH has 1 sizes; a table has at least 2"),
+        ("bytes,seconds\n1,2\n1,3\n", "PATH has 1 size; a table has at least 2"),
     ],
 )
 def test_wrong_tables(tmp_path: Path, text: str, message: str) -> None:

@@ -174,10 +174,10 @@ def test_latencies_and_tables_are_scaled() -> None:
         (
             ("matmul", "memory"),
             [1.0],
-            "1 steps do not determine 2 constants; measure at least one step for each constant, "
+            "1 step cannot determine 2 constants; measure at least one step for each constant, "
             "and fit at least one constant",
         ),
-        ((), [1.0], "1 steps do not determine 0 constants; measure at least one step for each "
+        ((), [1.0], "1 step cannot determine 0 constants; measure at least one step for each "
                     "constant, and fit at least one constant"),
         (("matmul",), [0.0], "the measured times of steps must be positive numbers of seconds"),
     ],

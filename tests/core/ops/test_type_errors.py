@@ -148,7 +148,7 @@ CASES: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
     (ops.sort, (x, row), {"dim": 0},
      "sort: operands must have one shape, got f32[4, 6] and f32[6]"),
     (ops.sort, (x,), {"dim": 0, "keys": 2},
-     "sort: keys=2 of 1 operands cannot be compared; name 1 to 1"),
+     "sort: keys=2 of 1 operand cannot be compared; name 1 to 1"),
     (ops.sort, (t("key", 3),), {"dim": 0},
      "sort: random keys have no order; sort by another operand"),
     (ops.top_k, (x,), {}, "top_k: its result types are not determined; state both with result="),

@@ -162,7 +162,7 @@ def test_a_primitive_of_a_library_is_read_as_the_function_that_implements_it() -
 @pytest.mark.parametrize(
     ("implementation", "message"),
     [
-        (lambda x: (x, x), "invalid of JAX has 1 results, but its rule has 2"),
+        (lambda x: (x, x), "invalid of JAX has 1 result, but its rule has 2"),
         (lambda x: x[:1], "invalid of JAX returns f32[2], but its rule returns f32[1]"),
     ],
 )

@@ -161,7 +161,7 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: COMBINE.at(FLOATS, 0, 1),
      "combine.at cannot write into an array; take the result and pass inplace=False"),
     (lambda: COMBINE.at(FLOATS, 0, inplace=False),
-     "combine.at takes 1 operands after the indices, got 0"),
+     "combine.at takes 1 operand after the indices, got 0"),
     (lambda: COMBINE.reduceat(FLOATS, [0.5]),
      "combine.reduceat takes a vector of integers as indices, got f32[1]"),
     (lambda: snp.frompyfunc(lambda a, b: (a, b), 2, 1)(1, 2),

@@ -43,8 +43,8 @@ def test_excluded_arguments_have_no_signature_entry() -> None:
     ("error", "signature", "args", "message"),
     [
         (ArgumentError, "n->()", (B,), "vectorize cannot read the signature 'n->()'; write '(n)"),
-        (ArgumentError, "(n)->()", (B, B), "is for 1 arguments, and it was called with 2"),
-        (ShapeError, "(n)->()", (1.0,), "takes 1 dimensions of argument 0, got shape ()"),
+        (ArgumentError, "(n)->()", (B, B), "is for 1 argument, and it was called with 2"),
+        (ShapeError, "(n)->()", (1.0,), "takes 1 dimension of argument 0, got shape ()"),
         (ShapeError, "(n),(n)->()", (B, B[0, :2]), "has 'n' for sizes that differ, 4 and 2"),
     ],
 )

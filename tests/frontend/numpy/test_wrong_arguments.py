@@ -241,7 +241,7 @@ TYPES_AND_SHAPES: list[Case] = [
     (lambda: snp.pad(X, 1, lambda line: line), ArgumentError,
      "the function of pad takes (line): too many positional arguments"),
     (lambda: snp.pad(X, raw(None)), OperationTypeError,
-     "pad takes a width, a pair of widths, or 1 pairs of them, got None"),
+     "pad takes a width, a pair of widths, or 1 pair of them, got None"),
     (lambda: snp.pad(X, raw({"a": 1})), AxisError, "an axis must be an integer, got 'a'"),
     (lambda: snp.pad(X, {2: 1}), AxisError, "axis 2 is out of range for an array of rank 1"),
     (lambda: snp.vectorize(abs, excluded=raw(3)), ArgumentError,

@@ -248,7 +248,7 @@ def test_static_data_of_containers_is_that_of_jax() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: x.unflatten([1]), "PyTreeDef.unflatten got 1 leaves for a structure of 2"),
+        (lambda x: x.unflatten([1]), "PyTreeDef.unflatten got 1 leaf for a structure of 2"),
         (lambda x: x.unflatten(None), "leaves of PyTreeDef.unflatten are several, got None"),
         (lambda x: x.compose("a"), "PyTreeDef.compose takes what tree.structure returns, got 'a'"),
         (
@@ -263,7 +263,7 @@ def test_static_data_of_containers_is_that_of_jax() -> None:
         ),
         (lambda x: x.walk(3, None, [1, 2]), "PyTreeDef.walk takes a function, got 3"),
         (lambda x: x.walk(len, 4, [1, 2]), "PyTreeDef.walk takes a function, got 4"),
-        (lambda x: x.walk(len, None, [1]), "PyTreeDef.walk got 1 leaves for a structure of 2"),
+        (lambda x: x.walk(len, None, [1]), "PyTreeDef.walk got 1 leaf for a structure of 2"),
     ],
 )
 def test_wrong_arguments_of_structures_are_errors(call: Any, message: str) -> None:

@@ -391,7 +391,7 @@ def test_other_files_are_refused(
         ({"files": [{"name": "f", "txt": ""}]},
          "r.json: element 0 of files of the report has no field 'txt'; did you mean 'text'?"),
         ({"meshes": [{"name": "m", "axes": [["x"]], "devices": 1, "device_ids": []}]},
-         "r.json: element 0 of axes of element 0 of meshes of the report has 1 elements, and "
+         "r.json: element 0 of axes of element 0 of meshes of the report has 1 element, and "
          "should have 2"),
     ],
 )  # fmt: skip

@@ -231,7 +231,7 @@ def test_invalid_rules_are_errors() -> None:
     with pytest.raises(DifferentiateError) as error:
         grad(back)(1.0)
     assert first_line(error) == (
-        "the backward rule of f must return a tuple with a gradient for each of 1 arguments; it "
+        "the backward rule of f must return a tuple with a gradient for each of 1 argument; it "
         "returned Tracer(f32[], weak)"
     )
     with pytest.raises(DifferentiateError) as error:

@@ -371,7 +371,7 @@ def test_an_empty_batch() -> None:
 def test_unsupported_operations_are_errors() -> None:
     with pytest.raises(VectorizeError) as caught:
         vectorize(function(LAYER), [True], 2)
-    assert str(caught.value) == ("@layer has 3 parameters, but batched has 1 entries")
+    assert str(caught.value) == ("@layer has 3 parameters, but batched has 1 entry")
     text = """\
 mesh @grid = [data=2]
 

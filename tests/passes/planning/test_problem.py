@@ -102,7 +102,7 @@ def test_cliques_are_the_maximal_sets_of_living_nodes(seed: int) -> None:
         (example(nodes__costs=[3]), "problem.nodes.costs must be a list of lists"),
         (
             example(nodes__usages=[[1]]),
-            "problem.nodes.usages has 1 entries, and costs has 5",
+            "problem.nodes.usages has 1 entry, and costs has 5",
         ),
         (
             example(nodes__costs=[[], [1], [1], [1], [1]]),
@@ -118,7 +118,7 @@ def test_cliques_are_the_maximal_sets_of_living_nodes(seed: int) -> None:
         ),
         (
             example(nodes__intervals=[[1]] * 5),
-            "problem.nodes.intervals[0] has 1 entries; it must have 2",
+            "problem.nodes.intervals[0] has 1 entry; it must have 2",
         ),
         (
             example(edges__nodes=[[0, 1, 2]], edges__costs=[[1]]),
@@ -138,7 +138,7 @@ def test_cliques_are_the_maximal_sets_of_living_nodes(seed: int) -> None:
         ),
         (
             example(edges__nodes=[[0, 1]], edges__costs=[[1]]),
-            "problem.edges.costs[0] has 1 entries; it must have 2",
+            "problem.edges.costs[0] has 1 entry; it must have 2",
         ),
         (
             example(edges__nodes=[[0, 1]]),

@@ -28,6 +28,7 @@ from shardir.backends.gpu.kernels.kernel_text import MAX_LINE_CHARACTERS, functi
 from shardir.backends.gpu.kernels.terms import KernelTerm
 from shardir.backends.gpu.kernels.tile_sizes import TileSizes, ceil_divide
 from shardir.backends.gpu.line_wrapping import wrap_line
+from shardir.errors import count_noun
 from shardir.ir.module import Op, Value
 from shardir.ops.control_flow.fused_products import fused_products
 from shardir.ops.shape.create import iota
@@ -239,7 +240,8 @@ def _reason_of_few_programs(programs: int, sequential: int, sizes: TileSizes) ->
     """Return why programs would leave most multiprocessors idle for long; "" if they would not."""
     if programs >= sizes.min_row_programs or sequential <= sizes.max_sequential_elements:
         return ""
-    return f"it computes {sequential} scores one after the other in {programs} programs"
+    scores = count_noun(sequential, "score")
+    return f"it computes {scores} one after the other in {count_noun(programs, 'program')}"
 
 
 def _write_indices(writer: ScoreWriter, parallel: Sequence[int]) -> int:

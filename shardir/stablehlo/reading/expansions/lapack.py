@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 
 from shardir import ops as ops  # declares the operations
+from shardir.errors import count_noun
 from shardir.ir.module import Value
 from shardir.ir.operation import Attr
 from shardir.ir.types import COMPLEX, TensorType
@@ -35,7 +36,7 @@ def read_lapack(call: OperationReader, target: str) -> Values | None:
     reader, *counts = _READERS[match[2]]
     expected = counts[match[1] in "cz"]
     if len(call.results) != expected:
-        raise call.fail(f"{target} has {expected} results, not {len(call.results)}")
+        raise call.fail(f"{target} has {count_noun(expected, 'result')}, not {len(call.results)}")
     config = call.attrs.get("mhlo.backend_config")
     entries = config.entries if isinstance(config, records.DictRecord) else ()
     letters = {

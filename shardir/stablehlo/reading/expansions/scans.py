@@ -5,6 +5,7 @@ and then the carries; the results have this order, too. `scan` has the carries f
 over dimension 0.
 """
 
+from shardir.errors import count_noun
 from shardir.ir.module import Block, Value
 from shardir.stablehlo.reading.call import OperationReader, register_reader, rename_results
 
@@ -18,7 +19,8 @@ def _scan(call: OperationReader) -> Values:
     (written,) = call.blocks
     body = call.reader.read_block(written, call.reader.params_of(written))
     if len(body.params) != len(call.operands):
-        raise call.fail(f"{call.name} has {len(call.operands)} operands, and its body takes "
+        raise call.fail(f"{call.name} has {count_noun(len(call.operands), 'operand')}, and its "
+        "body takes "
                         f"{len(body.params)}")  # fmt: skip
     # A carry has the type of its parameter, and an input has one more dimension.
     pairs = zip(call.operands, body.params, strict=True)

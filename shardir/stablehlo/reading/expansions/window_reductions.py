@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shardir.errors import count_noun
 from shardir.stablehlo.reading.call import OperationReader
 from shardir.stablehlo.reading.expansions.arithmetic import Tensor
 
@@ -41,7 +42,10 @@ class Windows:
         )
         for key, entries in windows.attrs.items():
             if len(entries) != rank:
-                raise call.fail(f"{call.name} has {len(entries)} entries of {key}, not {rank}")
+                raise call.fail(
+                    f"{call.name} has {count_noun(len(entries), 'entry', 'entries')} "
+                    f"of {key}, not {rank}"
+                )
         numbers = (windows.sizes, windows.strides, windows.base_dilation, windows.window_dilation)
         if any(number < 1 for each in numbers for number in each):
             raise call.fail(f"the windows, strides and dilations of {call.name} are at least 1")

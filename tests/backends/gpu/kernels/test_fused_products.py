@@ -295,7 +295,7 @@ def test_refusals() -> None:
         "tiles of 1024 features do not fit the shared memory of a program"
     )
     assert only_kernel(*long) == KernelRefusal(
-        "it computes 2097152 scores one after the other in 1 programs"
+        "it computes 2097152 scores one after the other in 1 program"
     )
 
 

@@ -288,8 +288,8 @@ def test_arguments_that_are_no_bytes_are_errors() -> None:
         ("fun_name", 3, "fun_name is 3"),
         ("platforms", "cpu", "platforms is 'cpu'"),
         ("nr_devices", [], r"nr_devices is \[\]"),
-        ("in_avals", [], "in_avals has 0 entries for 1 arrays"),
-        ("out_avals", [], "out_avals has 0 entries for 1 arrays"),
+        ("in_avals", [], "in_avals has 0 entries for 1 array"),
+        ("out_avals", [], "out_avals has 0 entries for 1 array"),
     ],
 )
 def test_wrong_fields_are_errors(name: str, value: object, fault: str) -> None:

@@ -306,7 +306,7 @@ def test_mismatched_shapes_are_errors(
 
 
 MEANINGLESS = [
-    ("ij,jk", [(2, 3)], "names 2 operands, but there are 1"),
+    ("ij,jk", [(2, 3)], "names 2 operands, but there is 1 operand"),
     ("ij", [(2,)], "has 'ij' for an operand of rank 1"),
     ("i", [(2, 3)], "has 'i' for an operand of rank 2"),
     ("ij->ik", [(2, 3)], "has 'k' only after '->'"),
