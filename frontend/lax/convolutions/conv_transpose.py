@@ -1,9 +1,9 @@
 """Transposed convolutions: `conv_transpose`."""
 
 from collections.abc import Sequence
-from operator import index
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_checks import check_integers
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.convolutions.convolution import (
@@ -112,5 +112,5 @@ def transpose_padding(reach: int, step: int, padding: str | Sequence[int]) -> tu
         return low, total - low
     if padding == "VALID":
         return reach - 1, max(reach, step) - 1
-    low, high = (reach - 1 - index(each) for each in padding)
-    return low, high
+    low, high = check_integers("a pair in the padding of conv_transpose", padding, 2)
+    return reach - 1 - low, reach - 1 - high
