@@ -102,10 +102,10 @@ def _copy_aligned(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> No
     with f.loop(0, block.columns, items.per_line) as column:
         target = f.offset(block.addresses[1], column * items.nbytes)
 
-        def put(row: LLVMValue, line: LLVMValue) -> None:
+        def store_line(row: LLVMValue, line: LLVMValue) -> None:
             f.store(line, f.offset(target, row * stride), CACHE_LINE_BYTES, streaming=True)
 
-        _transpose_columns(f, items, block, column, False, put)
+        _transpose_columns(f, items, block, column, False, store_line)
 
 
 def _copy_joined(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
@@ -118,15 +118,15 @@ def _copy_joined(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> Non
     whole = block.columns - block.columns % items.per_line
     turn = f.variable("i64", 0)
 
-    def kept(row: LLVMValue, is_current: bool) -> LLVMValue:
+    def address_of_kept(row: LLVMValue, is_current: bool) -> LLVMValue:
         start = turn.get() if is_current else half - turn.get()
         return f.offset(block.scratch, start + row * CACHE_LINE_BYTES)
 
     def load_kept(row: LLVMValue, is_current: bool) -> LLVMValue:
-        return f.load(kept(row, is_current), items.line_type, CACHE_LINE_BYTES)
+        return f.load(address_of_kept(row, is_current), items.line_type, CACHE_LINE_BYTES)
 
     def keep(row: LLVMValue, line: LLVMValue) -> None:
-        f.store(line, kept(row, True), CACHE_LINE_BYTES)
+        f.store(line, address_of_kept(row, True), CACHE_LINE_BYTES)
 
     def target(row: LLVMValue, column: LLVMValue) -> LLVMValue:
         at = row * block.row_strides[1] + column * items.nbytes
@@ -139,14 +139,14 @@ def _copy_joined(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> Non
         turn.set(half - turn.get())
         with f.loop(items.per_line, whole, items.per_line) as column:
 
-            def put(row: LLVMValue, line: LLVMValue) -> None:
+            def store_joined(row: LLVMValue, line: LLVMValue) -> None:
                 at = target(row, column)
                 off = line_offset(at)
                 joined = _join_lines(f, items, load_kept(row, False), line, off)
                 keep(row, line)
                 f.store(joined, f.offset(at, -off), CACHE_LINE_BYTES, streaming=True)
 
-            _transpose_columns(f, items, block, column, False, put)
+            _transpose_columns(f, items, block, column, False, store_joined)
             turn.set(half - turn.get())
 
     def finish() -> None:
