@@ -414,7 +414,8 @@ def test_a_compiled_program_states_xlas_text_and_memory() -> None:
     with pytest.raises(PipelineError) as caught:
         compiled.as_text("fuse")
     assert str(caught.value).split("\n")[0] == (
-        "no stage is named 'fuse'; the stages are inline, widen-small-dtypes, dce, or schedule"
+        "no stage is named 'fuse'; the stages are expand-rbg-keys, inline, widen-small-dtypes, "
+        "dce, or schedule"
     )
 
 
