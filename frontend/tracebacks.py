@@ -44,10 +44,11 @@ _boundary_codes: set[CodeType] = set()
 def hide_own_frames(error: Exception) -> None:
     """Remove the frames of this package from the tracebacks of an error, its cause and its context.
 
-    The function changes nothing if the error is a bug of this package, or if the setting
-    `traceback` is `"full"`.
+    The function changes nothing if the error is a bug of this package, if the setting `traceback`
+    is `"full"`, or if too many functions call each other, because these calls would be too many.
     """
-    if error.__traceback__ is None or _is_own_bug(error):
+    has_deep_stack = isinstance(error, RecursionError) and not isinstance(error, ShardirError)
+    if error.__traceback__ is None or has_deep_stack or _is_own_bug(error):
         return
     # An invalid environment variable is an error of every setting.
     with suppress(ShardirError):

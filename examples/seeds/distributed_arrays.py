@@ -142,7 +142,7 @@ def quick_example() -> None:
 
 def positional_shardings() -> None:
     x = sd.random.normal(sd.random.key(0), (SIZE, SIZE))
-    assert picture(x) == tall_box(str(sd.local_devices()[0]))
+    assert picture(x) == tall_box(f"CPU {sd.local_devices()[0].id}")
 
     sharding = PositionalSharding(mesh_utils.create_device_mesh((8,)))
     x = sd.device_put(x, sharding.reshape(8, 1))

@@ -78,8 +78,8 @@ def _add_out_sharding(init: Initializer) -> Initializer:
     def init_with_sharding(
         *args: PyTree, out_sharding: ShardingRequest = None, **options: PyTree
     ) -> Tracer:
-        check_call_signature(init, init.__name__, args, options)
         *given, last = args if len(args) == 4 else (*args, out_sharding)
+        check_call_signature(init, init.__name__, given, options)
         return apply_out_sharding(init(*given, **options), last)
 
     parameters = signature(init).parameters

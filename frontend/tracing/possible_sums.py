@@ -29,6 +29,8 @@ class PossibleSums:
         sizes: Mapping[str, int],
     ) -> None:
         """Record an operation; `identities` contains the first name of values that have two."""
+        if not op.results:
+            return
         result = op.results[0]
         result = identities.get(result, result)
         if op.spec in MOVES_OF_SUMS:

@@ -330,3 +330,14 @@ def test_a_bug_keeps_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [step.name for step in traceback.extract_tb(caught.value.__traceback__)]
     assert names[1:5] == ["__call__", "_call_slow_path", "_call_placed", "_lower"]
     assert not hasattr(caught.value, "__notes__")
+
+
+def test_an_error_of_a_deep_stack_keeps_its_frames() -> None:
+    """Removing them calls functions, which would raise further errors there."""
+
+    def descend(x: Any) -> Any:
+        return descend(x)
+
+    with pytest.raises(RecursionError) as caught:
+        shardir.jit(descend)(X)
+    assert getattr(caught.value, "__notes__", []) == []

@@ -47,7 +47,7 @@ def host_copy(x: Any) -> Any:
 @pytest.mark.usefixtures("four_gpus")
 def test_devices_are_gpus() -> None:
     devices = sd.devices("gpu")
-    assert [str(device) for device in devices] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
+    assert [str(device) for device in devices] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
     assert repr(devices[1]) == "CudaDevice(id=1)"
     assert devices[0].platform == "gpu"
     assert devices[0].device_kind == ("cpu" if not GPU else torch.cuda.get_device_name())

@@ -147,7 +147,7 @@ MISFITS: list[tuple[OpSpec, tuple[TensorType, ...], dict[str, Any], str]] = [
      "random_hash: takes keys and as many pairs of u32, got key[], u32[2] and u32[2]"),
     (ops.random_bits_at, (KEY, t("i32")), {"result": t("u8", 2, 2), "shape": (4, 4)},
      "random_bits_at: needs a start and a global extent for each dimension of u8[2, 2], "
-     "got 1 starts and shape=[4, 4]"),
+     "got 1 start and shape=[4, 4]"),
     (ops.random_bits_at, (KEY, t("f32")), {"result": t("u8", 2), "shape": (4,)},
      "random_bits_at: starts are integers of rank 0, got f32[]"),
 ]  # fmt: skip

@@ -63,7 +63,7 @@ def test_derivatives_and_integrals(m: int) -> None:
 def test_negative_orders_are_errors() -> None:
     with pytest.raises(ArgumentError, match="m of polyder is -1; it must not be negative"):
         run(snp.polyder, SHORT, -1)
-    with pytest.raises(ShapeError, match=r"polyint takes 1 constants, got shape \(3,\)"):
+    with pytest.raises(ShapeError, match=r"polyint takes 1 constant, got shape \(3,\)"):
         run(snp.polyint, SHORT, 1, THREE)
     with pytest.raises(ShapeError, match=r"polyval takes vectors of coefficients, got shape \(\)"):
         run(snp.polyval, np.array(1.0, "f"), 2.0)

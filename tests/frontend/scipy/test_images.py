@@ -106,7 +106,7 @@ FAULTS: list[tuple[Callable[[], Any], str]] = [
      "scale_and_translate has 2 spatial_dims, a scale of shape (1,) and a translation of shape "
      "(1,); give both one number for each of these dimensions"),
     (lambda: ndimage.map_coordinates(X, [0.5], 1),
-     "map_coordinates has 1 coordinates for an array of shape (3, 7, 4); give one array for each "
+     "map_coordinates has 1 coordinate for an array of shape (3, 7, 4); give one array for each "
      "dimension"),
     (lambda: ndimage.map_coordinates(X[0, 0], [0.5], 3),
      "the order of map_coordinates is 3; it must be 0 or 1"),
