@@ -93,6 +93,14 @@ def einsum_path(
     _letter_sizes(text, terms, shapes)
     placeholders = [np.broadcast_to(0.0, shape) for shape in shapes]
     form = _as_numpy_path_form(optimize, len(terms))
+    if isinstance(optimize, str) and optimize not in ("auto", "optimal", "greedy"):
+        # NumPy accepts any text for two operands.
+        raise ArgumentError(
+            with_location(
+                f"einsum_path does not support the order {optimize!r}; it is 'auto', 'optimal' or "
+                "'greedy'"
+            )
+        )
     try:
         order, report = np.einsum_path(text, *placeholders, optimize=form)
     except (*FOREIGN_ERRORS, KeyError) as error:

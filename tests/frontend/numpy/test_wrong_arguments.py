@@ -264,9 +264,22 @@ def test_an_invalid_argument_has_an_exact_error(
     assert error_line(kind, wrong) == text
 
 
+@pytest.mark.parametrize("operands", [(X, X), (X, X, X)])
+def test_einsum_path_refuses_other_names_of_orders(operands: tuple[Any, ...]) -> None:
+    subscripts = ",".join("i" * len(operands))
+    text = error_line(
+        ArgumentError, lambda: snp.einsum_path(subscripts, *operands, optimize=raw("a"))
+    )
+    assert text == (
+        "einsum_path does not support the order 'a'; it is 'auto', 'optimal' or 'greedy'"
+    )
+
+
 def test_errors_of_einsum_path_are_passed_on() -> None:
-    text = error_line(ArgumentError, lambda: snp.einsum_path("i,i,i", X, X, X, optimize=raw("a")))
-    assert text.startswith("einsum_path does not support the order 'a': ")
+    text = error_line(
+        ArgumentError, lambda: snp.einsum_path("i,i,i", X, X, X, optimize=raw([(0, "a")]))
+    )
+    assert text.startswith("einsum_path does not support the order [(0, 'a')]: ")
 
 
 def test_the_error_of_a_traced_size_is_that_of_the_tracer() -> None:
