@@ -22,7 +22,7 @@ EXCLUDED_OPERATIONS = (
     *("callback", "pure-callback", "pipeline", "pipeline-call", "staged-pipeline"),
     *("inspect-sharding", "opaque"),
     *("fused", "fused_products"),
-    *("checkpoint", "custom-jvp", "custom-vjp", "manual_computation"),
+    *("checkpoint", "custom-jvp", "custom-partitioning", "custom-vjp", "manual_computation"),
 )
 
 
