@@ -119,12 +119,13 @@ def wait_for_join(seconds: float, look: FindMissing, wait: Callable[[float], boo
 
 def describe_missing(gone: Sequence[int]) -> str:
     """Return a description of the ranks that have ended."""
+    rule = "every process of the job must call it"
     if gone[0] < 0:
         who = "another process" if len(gone) == 1 else f"{len(gone)} other processes"
-        return f"{who} of this host ended before calling it; every process of the job must"
+        return f"{who} of this host ended before calling it; {rule}"
     names = ", ".join(map(str, gone[:8])) + (", ..." if len(gone) > 8 else "")
     word = "process" if len(gone) == 1 else "processes"
-    return f"{word} {names} ended before calling it; every process of the job must"
+    return f"{word} {names} ended before calling it; {rule}"
 
 
 def has_watched_ended(seconds: float) -> bool:

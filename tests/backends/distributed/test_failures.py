@@ -65,7 +65,7 @@ def test_a_process_that_ends_before_it_joins_ends_the_job(tmp_path: Path) -> Non
     assert "ModuleNotFoundError: No module named 'dataset'" in done.err[1]
     assert (
         "distributed.initialize() would wait forever: process 1 ended before calling it; every "
-        "process of the job must\n"
+        "process of the job must call it\n"
     ) in done.err[0]
 
 

@@ -55,5 +55,5 @@ def test_a_dead_actor_ends_the_job(program: str, tmp_path: Path) -> None:
     )
     assert "ActorDiedError" in ran.stderr
     assert re.search(
-        r"shardir: process 0 \(.*\) stops: process 1 \(.*\) was killed", ran.stderr + ran.stdout
+        r"shardir: process 0 \(.*\): .*: process 1 \(.*\) was killed", ran.stderr + ran.stdout
     )

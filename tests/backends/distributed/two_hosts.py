@@ -150,7 +150,7 @@ def end_before_initialization(folder: Path) -> None:
     process = start_job(folder, str(SCENARIOS), "ends_before_it_joins", seconds=60)
     out, _ = process.communicate(timeout=50)
     assert process.returncode != 0, out  # 14, or another code if the launcher fails
-    line = next(line for line in out.splitlines() if "waits forever" in line)
+    line = next(line for line in out.splitlines() if "would wait forever" in line)
     assert "another process of this host ended before calling it" in line
     print("one that never joins:", line)
 

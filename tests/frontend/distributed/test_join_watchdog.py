@@ -59,7 +59,7 @@ def test_the_join_fails_if_a_rank_is_missing(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(join_watchdog, "MISSING_GRACE_SECONDS", 0.0)
     assert join_watchdog.wait_for_join(100, lambda: [1], lambda _: False) == (
         "distributed.initialize() would wait forever: process 1 ended before calling it; every "
-        "process of the job must"
+        "process of the job must call it"
     )
     assert "processes 1, 2 ended" in join_watchdog.wait_for_join(
         100, lambda: [1, 2], lambda _: False
