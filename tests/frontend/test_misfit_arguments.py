@@ -9,6 +9,7 @@ import pytest
 import shardir
 import shardir.tree_util
 from shardir.errors import OperationTypeError, OutOfMemoryError, ShardirError
+from shardir.frontend.argument_errors import raise_memory_error
 from shardir.frontend.errors import (
     ArgumentError,
     ShapeError,
@@ -211,3 +212,14 @@ def test_an_argument_of_another_type_has_an_exact_error(
 @pytest.mark.parametrize(("flag", "columns"), [([1, "a"], 4), ([], 2)])
 def test_svd_uses_the_truth_value_of_full_matrices(flag: Any, columns: int) -> None:
     assert snp.linalg.svd(A[:, :2], full_matrices=flag)[0].shape == (4, columns)
+
+
+@pytest.mark.parametrize("message", ["no memory", "no memory\n --> program.py:3:1"])
+def test_an_error_of_memory_keeps_its_state_and_one_location(message: str) -> None:
+    error = OutOfMemoryError(message)
+    error.has_started = True
+    with pytest.raises(OutOfMemoryError) as caught:
+        raise_memory_error("sin", error)
+    assert caught.value is error
+    assert error.has_started
+    assert str(error).count(" --> ") == 1

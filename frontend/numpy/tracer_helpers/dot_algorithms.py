@@ -35,7 +35,7 @@ class DotAlgorithm(NamedTuple):
     num_primitive_operations: int = 1
     """The number of products of parts."""
     allow_imprecise_accumulation: bool = False
-    """Whether some sums may have a lower precision."""
+    """True if the sums may have a lower precision than `accumulation_type`."""
 
 
 class DotAlgorithmPreset(Enum):
