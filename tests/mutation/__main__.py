@@ -73,7 +73,8 @@ def main() -> int:
     limits = Limits(options.jobs, options.limit, options.budget)
     plugin = MutationPlugin(found, limits, options.record, report)
     tests = options.tests or mirrored_tests(files, ROOT)
-    settings = ["-q", "-s", "-k", options.k]
+    # Nothing prints the tracebacks of tests, and those with source text take long to format.
+    settings = ["-q", "-s", "--tb=native", "-k", options.k]
     settings += [word for name in DISABLED_PLUGINS for word in ("-p", f"no:{name}")]
     settings += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     status = pytest.main([*settings, *tests], [plugin])
