@@ -254,11 +254,15 @@ def _changed_shardings(
     rule: FactorRule, views: Sequence[ProjectedTensor], changed: set[int], mesh: str
 ) -> Iterator[tuple[int, Sharding]]:
     """Yield the tensors whose shardings differ from those before the views changed, and the new
-    shardings."""
+    shardings.
+
+    Axes of a factor behind one that is not fully sharded are dropped. Then a sharding may differ
+    only in the priorities of its dimensions, which a step removes.
+    """
     sizes = tuple(factor.size for factor in rule.factors)
     for number in sorted(changed):
         before, new = views[number].sharding, project_to_dims(views[number], sizes, mesh)
-        if new != before and any(new.axes):
+        if any(new.axes) if before is None else new != before:
             yield number, new
 
 

@@ -1,6 +1,9 @@
 """The order of propagation by operation priorities and user priorities."""
 
-from tests.passes.propagation.propagation_result import types_by_name
+import pytest
+
+from shardir.ir.sharding import Sharding
+from tests.passes.propagation.propagation_result import propagate, types_by_name
 
 
 def test_elementwise_operations_propagate_before_contractions() -> None:
@@ -91,6 +94,29 @@ func @f(
 """
     assert types_by_name(text, level="op-priority")["c"] == "f32[8@x, 8@-]"
     assert types_by_name(text, level="user-priority")["c"] == "f32[8@-, 8@x]"
+
+
+@pytest.mark.parametrize(
+    ("type", "expected"),
+    [("f32[32@? p3]", Sharding.open("m", 1)), ("f32[32]", None)],
+)
+def test_a_step_removes_priorities_also_if_it_adds_no_axes(
+    type: str, expected: Sharding | None
+) -> None:
+    """The axis `z` would shard the second factor of `%a`, whose first factor is unsharded.
+
+    A value without a sharding keeps none.
+    """
+    text = f"""\
+func @f(
+  %a: {type},
+) -> (f32[8, 4]) {{
+  %r = reshape(%a) : f32[8@-, 4@z]
+  return %r
+}}
+"""
+    (parameter,) = propagate(text, level="basic", keep_open=True).main.body.params
+    assert parameter.sharding == expected
 
 
 def test_axes_of_a_later_priority_are_reserved() -> None:
