@@ -5,7 +5,8 @@ constants, reshards and barriers included; so is a broadcast of any scalar. A ca
 one if its block contains only such operations. Computing a constant twice costs nothing, while
 sharing it would couple the shardings of all its users. Scalars stay shared, since they cannot be
 sharded. Copies of a value `%zero` are called `%zero`, `%zero.1`, ... A `sharding_group` operation
-does not count as a use; every copy is in the groups of the original.
+does not count as a use; every copy is in the groups of the original. A call has a copy for each use
+of one of its results, and only this result of the copy is in groups.
 
 before: `%zero = constant(...)`, `%y = maximum(%x, %zero)`, `%w = add(%v, %zero)`
 after:  `%zero = constant(...)`, `%zero.1 = constant(...)`, `%y = maximum(%x, %zero)`,
@@ -81,14 +82,17 @@ class _ConstantSplitter:
         """Operations inserted behind a constant: its `sharding_group` operations, then copies and
         theirs."""
         self.moved: dict[Op, Block] = {}
-        """The moved `sharding_group` operations of constants, and their original blocks."""
+        """The moved or removed `sharding_group` operations of constants, and their original
+        blocks."""
+        self.removed: dict[Value, list[Op]] = {}
+        """The removed `sharding_group` operations of results of calls, which copies need."""
 
     def split(self, block: Block) -> None:
         """Copy the constants that a block uses, in all its blocks but those of constant calls.
 
         These have been split before, so that copies of the calls contain the copies.
         """
-        self.followers, self.moved = {}, {}
+        self.followers, self.moved, self.removed = {}, {}, {}
         for user in list(self._users(block)):
             self._own(user)
         homes = [self.draft.homes[op] for op in self.followers]
@@ -119,11 +123,15 @@ class _ConstantSplitter:
     def _is_shared(self, op: Op) -> bool:
         """Return whether all users of a constant share it, or it has none; a call of which scalar
         results are used stays for these."""
-        used = [value for value in op.results if self.draft.uses_of(value)]
+        used = [value for value in op.results if self._has_users(value)]
         if all(value.type.rank for value in used):
             return not used
         self.taken.add(op)
         return True
+
+    def _has_users(self, value: Value) -> bool:
+        """Return whether a value has uses besides those by `sharding_group` operations."""
+        return len(self._groups(value)) < len(self.draft.uses_of(value))
 
     def _own(self, user: ValueUser) -> None:
         """Make `user` the only user of each constant it uses."""
@@ -139,42 +147,43 @@ class _ConstantSplitter:
         The first call returns the original, and so does each call with a scalar.
         """
         copied: dict[Value, Value] = {}
-        for op in self._parts(root):
+        for op, value in self._parts(root).items():
             if op not in self.taken:
                 self.taken.add(op)
-                self._gather_groups(op)
+                self._gather_groups(op, value)
                 for i, operand in enumerate(op.operands):
                     if copied.get(operand, operand) is not operand:
                         self.draft.rewire((op, i), copied[operand])
             else:
-                self._duplicate(op, copied)
+                self._duplicate(op, value, copied)
         return copied.get(root, root)
 
-    def _parts(self, root: Value) -> list[Op]:
+    def _parts(self, root: Value) -> dict[Op, Value]:
         """Return the operations of the constants that a constant depends on, and its own, in
-        definition order."""
-        parts: dict[Op, None] = {}
+        definition order, each with the result on which the constant depends; the first one if it
+        depends on several."""
+        parts: dict[Op, Value] = {}
         waiting = [(root, False)]
         while waiting:
             value, is_ready = waiting.pop()
             if is_ready:
-                parts[self.makers[value]] = None
+                parts.setdefault(self.makers[value], value)
             elif value.type.rank and self.makers[value] not in parts:
                 waiting.append((value, True))
                 waiting += ((v, False) for v in reversed(self.makers[value].operands))
-        return list(parts)
+        return parts
 
-    def _duplicate(self, op: Op, copied: dict[Value, Value]) -> None:
-        """Insert a copy of a constant that uses the values in `copied`, and add its results."""
-        groups = [group for value in op.results for group in self._groups(value)]
+    def _duplicate(self, op: Op, used: Value, copied: dict[Value, Value]) -> None:
+        """Insert a copy of a constant that uses the values in `copied`, and add its results; `used`
+        is the result for which it is copied."""
         present = replace(self.draft.build_op(op), operands=op.operands)
         new = copy_op(present, copied, self.names)
         home = self.draft.homes[op]
         self.draft.add(new, home)
         followers = self.followers.setdefault(op, [])
         followers.append(new)
-        for group in groups:
-            own = replace(group, operands=(copied[group.operands[0]],))
+        for group in self.removed.get(used, self._groups(used)):
+            own = replace(group, operands=(copied[used],))
             self.draft.add(own, home)
             followers.append(own)
 
@@ -183,9 +192,17 @@ class _ConstantSplitter:
         users = [user for user, _ in reversed(self.draft.uses_of(value))]
         return [user for user in users if isinstance(user, Op) and user.spec is ops.sharding_group]
 
-    def _gather_groups(self, op: Op) -> None:
-        """Move the `sharding_group` operations of a constant directly behind it."""
-        for group in [group for value in op.results for group in self._groups(value)]:
-            self.moved[group] = self.draft.homes[group]
-            self.draft.homes[group] = self.draft.homes[op]
-            self.followers.setdefault(op, []).append(group)
+    def _gather_groups(self, op: Op, used: Value) -> None:
+        """Move the `sharding_group` operations of the result that is used directly behind a
+        constant, and remove those of its other results."""
+        for value in op.results:
+            groups = self._groups(value)
+            for group in groups:
+                self.moved[group] = self.draft.homes[group]
+            if value is used:
+                self.draft.homes.update(dict.fromkeys(groups, self.draft.homes[op]))
+                self.followers.setdefault(op, []).extend(groups)
+            elif groups:
+                self.removed[value] = groups
+                for group in groups:
+                    self.draft.uses_of(value).remove((group, 0))

@@ -161,6 +161,45 @@ func @main(%0: f32[1, 6]) -> (f32[6, 1], f32[1, 6]) {
     assert disagreements(module, "basic") == []
 
 
+@pytest.mark.parametrize(("first", "second"), [("c", "d"), ("d", "c"), ("c", "c"), ("d", "d")])
+def test_a_group_shards_only_the_copies_of_a_call_of_which_its_member_is_used(
+    first: str, second: str
+) -> None:
+    module = parse(f"""\
+mesh @m = [x=2]
+
+func @main(%a: f32[4@x]) -> (f32[4], f32[4]) {{
+  %k = constant(value=1.0) : f32[4]
+  %c, %d = call(%k, callee="f") : f32[4], f32[4] {{
+    (%p: f32[4]) =>
+    yield %p, %p
+  }}
+  sharding_group(%c, group=0)
+  sharding_group(%a, group=0)
+  %y = sort(%{first}, dim=0) : f32[4]
+  %z = sort(%{second}, dim=0) : f32[4]
+  return %y, %z
+}}
+""")
+    assert agrees(module) == []
+
+
+def test_a_step_removes_priorities_also_if_it_adds_no_axes() -> None:
+    """The axis `y` would shard the second factor of the first dimension of `%a`, of which the first
+    factor is unsharded.
+    """
+    module = parse("""\
+mesh @m = [y=4]
+
+func @main(%a: f32[8@? p3, 4@-]) -> (f32[4, 4, 2]) {
+  %r = reshape(%a) : f32[4, 4, 2]
+  %c = sharding_constraint(%r) : f32[4@-, 4@y, 2@-]
+  return %c
+}
+""")
+    assert agrees(module) == []
+
+
 def test_a_part_that_shardy_replaces_by_its_size_is_no_disagreement() -> None:
     """Shardy replaces x:(1)4 by x:(1)6, which no reshape of an axis of size 12 contains together;
     only our result then has the smaller part.

@@ -171,3 +171,72 @@ def test_a_group_of_shardings_in_a_call_of_constants_does_not_prevent_copies() -
         "  %y = optimization_barrier(%c) : f32[4]\n  %z = optimization_barrier(%d) : f32[4]",
     )
     assert found[-2:] == ["%y = optimization_barrier(%c)", "%z = optimization_barrier(%d.1)"]
+
+
+def sharding_groups(body: str) -> list[str]:
+    """Return the calls and `sharding_group` operations of the propagated program, in order."""
+    return [line for line in lines(body) if line.startswith("sharding_group") or "call(" in line]
+
+
+TWO_RESULTS = """\
+  %k = constant(value=1.0) : f32[4]
+  %c, %d = call(%k, callee="f") : f32[4], f32[4] {{
+    (%p: f32[4]) =>
+    yield %p, %p
+  }}
+  sharding_group(%{member}, group=0)
+  sharding_group(%{member}, group=1)
+  sharding_group(%a, group=0)
+  %y = optimization_barrier(%{first}) : f32[4]
+  %z = optimization_barrier(%{second}) : f32[4]"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "members"),
+    [
+        ("c", "c", ["c", "c.1"]),
+        ("c", "d", ["c"]),
+        ("d", "c", ["c.1"]),
+        ("d", "d", []),
+    ],
+)
+def test_only_the_used_result_of_a_copy_of_a_call_is_in_groups(
+    first: str, second: str, members: list[str]
+) -> None:
+    """Another result of the copy has no users, and its group would shard the used result."""
+    found = sharding_groups(TWO_RESULTS.format(member="c", first=first, second=second))
+    expected: list[str] = []
+    for call in ("%c, %d = call(%k", "%c.1, %d.1 = call(%k.1"):
+        expected.append(f'{call}, callee="f")')
+        name = call[1:].partition(",")[0]
+        if name in members:
+            expected += [f"sharding_group(%{name}, group=1)", f"sharding_group(%{name}, group=0)"]
+    assert found == [*expected, "sharding_group(%a, group=0)"]
+
+
+def test_a_constant_that_depends_on_two_results_of_a_call_has_the_groups_of_the_first() -> None:
+    found = sharding_groups(
+        TWO_RESULTS.format(member="c", first="e", second="g").replace(
+            "  %y",
+            "  %e = add(%d, %c) : f32[4]\n  %g = add(%c, %d) : f32[4]\n  %y",
+        )
+    )
+    assert found == [
+        '%c, %d = call(%k, callee="f")',
+        '%c.1, %d.1 = call(%k.1, callee="f")',
+        "sharding_group(%c.1, group=1)",
+        "sharding_group(%c.1, group=0)",
+        "sharding_group(%a, group=0)",
+    ]
+
+
+def test_a_constant_that_is_only_in_a_group_has_constants_of_its_own() -> None:
+    """It is not copied, and its group does not shard the constant that another operation uses."""
+    found = lines("""\
+  %k = constant(value=1.0) : f32[4]
+  %u = neg(%k) : f32[4]
+  sharding_group(%u, group=0)
+  sharding_group(%a, group=0)
+  %y = optimization_barrier(%k) : f32[4]""")
+    assert "%u = neg(%k)" in found
+    assert "%y = optimization_barrier(%k.1)" in found
