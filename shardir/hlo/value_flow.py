@@ -164,7 +164,7 @@ class ValueFlow:
             condition = self._computation(op.attributes.get("condition", ""))
             if condition is not None:
                 yield condition, {0: carried}, False
-        elif op.opcode == "conditional" and operands:
+        elif op.opcode == "conditional":
             for name, operand in zip(op.callees, operands[1:], strict=False):
                 if (branch := self._computation(name)) is not None:
                     yield branch, {0: [(computation, operand)]}, True
@@ -191,9 +191,10 @@ def _nodes(computation: Computation, name: str) -> Iterator[ValueNode]:
 
 def _element(computation: Computation, name: str, element: int | None) -> ValueNode:
     """Return an element of an instruction, or its result if that is no tuple of so many."""
-    nodes = list(_nodes(computation, name))
-    is_element = element is not None and element + 1 < len(nodes)
-    return nodes[element + 1] if element is not None and is_element else nodes[0]
+    whole, *elements = _nodes(computation, name)
+    if element is None or element >= len(elements):
+        return whole
+    return elements[element]
 
 
 def _parameter_nodes(computation: Computation, number: int) -> Iterator[ValueNode]:

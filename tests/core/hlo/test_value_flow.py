@@ -73,6 +73,33 @@ def test_arguments_differ_across_their_shards() -> None:
     assert differing(lines, ALL) == "a b c d"
 
 
+def test_copies_have_the_values_of_their_operands() -> None:
+    lines = "  a = f32[4]{0} copy(y)\n  ROOT b = f32[4]{0} copy(z)\n"
+    assert differing(lines, ROWS) == "a"
+
+
+def test_each_element_of_another_tuple_may_depend_on_each_operand() -> None:
+    lines = (
+        '  s = (f32[4]{0}, f32[4]{0}) custom-call(y, z), custom_call_target="f"\n'
+        "  ROOT a = f32[4]{0} get-tuple-element(s), index=1\n"
+    )
+    assert differing(lines, ROWS) == "s a"
+
+
+def test_instructions_may_have_unknown_operands_and_indices() -> None:
+    """An index that the tuple lacks stands for all elements."""
+    pair = "(f32[4]{0}, f32[4]{0})"
+    lines = (
+        f"  s = {pair} tuple(y, unknown)\n  a = f32[4]{{0}} get-tuple-element(s), index=0\n"
+        f"  t = {pair} tuple(z, y)\n  b = f32[4]{{0}} get-tuple-element(t), index=2\n"
+        f"  u = f32[4]{{0}} get-tuple-element(unknown), index=0\n  v = {pair} copy(unknown)\n"
+        f"  w = {pair} while(unknown), condition=condition, body=body\n"
+        "  c = f32[4]{0} conditional(unknown), true_computation=kept, false_computation=kept\n"
+        "  ROOT r = f32[4]{0} negate(z)\n"
+    )
+    assert differing(lines, ROWS, CALLED) == "s a t b"
+
+
 def test_results_of_collectives_are_equal_in_their_groups() -> None:
     rows, columns, all_devices = "{{0,1},{2,3}}", "{{0,2},{1,3}}", "{{0,1,2,3}}"
     lines = (
@@ -89,6 +116,31 @@ def test_results_of_collectives_are_equal_in_their_groups() -> None:
         "  ROOT r = f32[4]{0} negate(a)\n"
     )
     assert differing(lines, ROWS) == "c e i h"
+
+
+def test_collectives_of_equal_values_in_parts_of_groups() -> None:
+    """Sums of equal values are equal. The parts that `reduce-scatter` distributes are different."""
+    rows = "{{0,1},{2,3}}"
+    lines = (
+        f"  a = {collective('all-reduce', 'z', rows)}"
+        f"  ROOT b = {collective('reduce-scatter', 'z', rows)}"
+    )
+    assert differing(lines, ALL) == "b"
+
+
+def test_results_differ_from_those_of_devices_outside_of_the_collective() -> None:
+    lines = (
+        f"  a = {collective('all-reduce', 'x', '{{1,3}}')}"
+        f"  b = {collective('all-reduce', 'x', '{{0,2}}')}"
+        f"  ROOT c = {collective('all-reduce', 'x', '{{0,2},{1,3}}')}"
+    )
+    assert differing(lines, ROWS) == "a b"
+
+
+@pytest.mark.parametrize("over", [groups((0, 1)), groups((0, 1), (2,), (3,))], ids=str)
+def test_results_of_operands_from_devices_in_no_common_group_differ(over: Groups) -> None:
+    lines = f"  ROOT a = {collective('all-reduce', 'x', '{{0,2},{1,3}}')}"
+    assert differing(lines, over) == "a"
 
 
 CALLED = """\
@@ -111,6 +163,16 @@ body {
   ROOT n = (f32[4]{0}, f32[4]{0}, f32[4]{0}) tuple(b, c, c)
 }
 
+zero {
+  p = f32[4]{0} parameter(0)
+  ROOT s = f32[4]{0} constant(0)
+}
+
+always {
+  p = f32[4]{0} parameter(0)
+  ROOT m = pred[] constant(true)
+}
+
 condition {
   t = (f32[4]{0}, f32[4]{0}, f32[4]{0}) parameter(0)
   ROOT m = pred[] constant(true)
@@ -126,6 +188,11 @@ def test_calls_have_the_values_of_their_operands(opcode: str) -> None:
         "  ROOT r = f32[4]{0} negate(y)\n"
     )  # fmt: skip
     assert differing(lines, ROWS, CALLED) == "r"
+
+
+def test_constants_in_calls_are_no_parameters() -> None:
+    lines = "  a = f32[4]{0} call(y), to_apply=zero\n  ROOT r = f32[4]{0} negate(a)\n"
+    assert differing(lines, ROWS, CALLED) == ""
 
 
 def test_branches_differ_with_their_predicate() -> None:
@@ -144,6 +211,23 @@ def test_branches_differ_with_their_predicate() -> None:
         f"  a = f32[4]{{0}} conditional(t, z, y), {branches}\n  ROOT r = f32[4]{{0}} negate(a)\n"
     )
     assert differing(lines, ROWS, CALLED + "other" + other) == "a r"
+
+
+def test_each_element_of_a_branch_differs_with_the_predicate() -> None:
+    state = "(f32[4]{0}, f32[4]{0}, f32[4]{0})"
+    lines = (
+        f"  d = u32[] partition-id()\n  s = {state} tuple(z, z, z)\n"
+        f"  c = {state} conditional(d, s, s), branch_computations={{body, body}}\n"
+        "  ROOT a = f32[4]{0} get-tuple-element(c), index=2\n"
+    )
+    assert differing(lines, ROWS, CALLED) == "d c a"
+
+
+def test_a_loop_may_have_the_result_of_no_iteration() -> None:
+    lines = (
+        "  a = f32[4]{0} while(y), condition=always, body=zero\n  ROOT r = f32[4]{0} negate(a)\n"
+    )
+    assert differing(lines, ROWS, CALLED) == "a r"
 
 
 def test_carried_values_differ_in_later_iterations() -> None:
