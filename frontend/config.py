@@ -114,6 +114,18 @@ class Config:
         return str(_read_setting("default_prng_impl"))
 
     @property
+    def default_matmul_precision(self) -> str | None:
+        """Precision of products of which none is stated (none).
+
+        The name of one of JAX's algorithms (`lax.DotAlgorithmPreset`) states the element types in
+        which such products are computed. Other precisions are accepted without effect: products
+        have the full precision of their element type. Functions of which JAX fixes the precision,
+        such as `linalg.solve`, ignore the setting.
+        """
+        chosen = _read_setting("default_matmul_precision")
+        return None if chosen is None else str(chosen)
+
+    @property
     def legacy_prng_key(self) -> str:
         """Treatment of random keys that are words, such as u32[2], instead of typed keys.
 
@@ -372,6 +384,11 @@ def threefry_partitionable(enabled: bool = True) -> AbstractContextManager[None]
 def default_prng_impl(name: str) -> AbstractContextManager[None]:
     """Return a context manager that sets the implementation of random keys."""
     return config(default_prng_impl=name)
+
+
+def default_matmul_precision(precision: str | None) -> AbstractContextManager[None]:
+    """Return a context manager that sets the precision of products of which none is stated."""
+    return config(default_matmul_precision=precision)
 
 
 def legacy_prng_key(mode: str) -> AbstractContextManager[None]:

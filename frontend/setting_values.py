@@ -11,8 +11,10 @@ from shardir.ir.key_implementations import IMPLEMENTATIONS_BY_NAME
 from shardir.text.number_text import parse_natural_number
 
 if TYPE_CHECKING:
+    from shardir.ops.contraction import product_dtypes
     from shardir.passes import pipeline
 else:
+    product_dtypes = lazy_import("shardir.ops.contraction.product_dtypes")
     pipeline = lazy_import("shardir.passes.pipeline")
 
 
@@ -120,6 +122,17 @@ def as_platform(value: object) -> str:
     if value in PLATFORMS:
         return str(value)
     raise ValueError("'cpu', 'gpu', 'tpu' or 'ipu'")
+
+
+MATMUL_PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
+"""Precisions of products that are no algorithms; see `Config.default_matmul_precision`."""
+
+
+def as_matmul_precision(value: object) -> str | None:
+    names = (*MATMUL_PRECISIONS, *product_dtypes.ALGORITHMS)
+    if value is None or value in names:
+        return None if value is None else str(value)
+    raise ValueError(f"{', '.join(map(repr, names))} or None")
 
 
 def as_key_implementation(value: object) -> str:

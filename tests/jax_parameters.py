@@ -28,6 +28,7 @@ REASONS = {
     """,
     "The argument is positional; its name is that of the setting.": """
         jax.check_tracer_leaks(new_val) jax.debug_nans(new_val) jax.default_device(new_val)
+        jax.default_matmul_precision(new_val)
         jax.default_prng_impl(new_val) jax.enable_custom_prng(new_val) jax.enable_x64(new_val)
         jax.legacy_prng_key(new_val) jax.log_compiles(new_val)
         jax.threefry_partitionable(new_val)

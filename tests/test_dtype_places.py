@@ -60,6 +60,7 @@ SPECIAL_CASES = {
     "backends/gpu/vendored/triton_interpreter.py": "Triton's interpreter truncates f32 to bf16",
     "shardir/_imports/absent_names.py": "absent names of JAX that contain the name of a dtype",
     "shardir/interop/jax_shim/ignored_settings.py": "settings of JAX that name a dtype",
+    "frontend/setting_values.py": "names of precisions of JAX",
     "frontend/numpy/tracer_helpers/product_precision.py": "names of precisions of JAX",
     "frontend/numpy/tracer_helpers/dot_algorithms.py": "algorithms of products of JAX",
     "shardir/ops/contraction/product_dtypes.py": "algorithms of products of JAX",

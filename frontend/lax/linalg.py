@@ -10,6 +10,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices
 from shardir.frontend.numpy.linear_algebra import householder
+from shardir.frontend.numpy.linear_algebra.contraction import exact_matmul
 from shardir.frontend.numpy.linear_algebra.factorizations import left_eigenvectors, svd as numpy_svd
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     check_not_pivoting,
@@ -58,7 +59,10 @@ def cholesky_update(r_matrix: object, w_vector: object) -> Tracer:
     require_square("cholesky_update", r)
     column = w[:, None]
     return conjugate_transpose(
-        emit("cholesky", hermitian_part(as_tracer(conjugate_transpose(r) @ r + column * column.T)))
+        emit(
+            "cholesky",
+            hermitian_part(as_tracer(exact_matmul(conjugate_transpose(r), r) + column * column.T)),
+        )
     )
 
 
@@ -195,7 +199,8 @@ def householder_product(a: ArrayLike, taus: object) -> Tracer:
     result = identity_like(x, rows)[..., :columns]
     for i in reversed(range(factors.shape[-1])):
         v = vectors[..., i : i + 1]
-        result = result - factors[..., i, None, None] * v @ (conjugate_transpose(v) @ result)
+        product = exact_matmul(conjugate_transpose(v), result)
+        result = result - exact_matmul(factors[..., i, None, None] * v, product)
     return result
 
 
@@ -282,7 +287,7 @@ def symmetric_product(
     """Return alpha a a^T + beta c for symmetric `c`."""
     a, c = as_tracer(a_matrix), as_tracer(c_matrix)
     del symmetrize_output  # The complete matrix is computed in any case.
-    return alpha * (a @ transpose_matrices(a)) + beta * c
+    return alpha * exact_matmul(a, transpose_matrices(a)) + beta * c
 
 
 @public()
@@ -322,8 +327,13 @@ def qdwh(
 
     v = as_tracer(x)
     u, values, vh = emit_results("svd", v, full=False, vectors=True)
-    positive: Tracer = as_tracer(conjugate_transpose(scale_rows(vh, values)) @ vh)
-    return u @ vh, positive, array_conversion.asarray(0), array_conversion.asarray(True)
+    positive: Tracer = exact_matmul(conjugate_transpose(scale_rows(vh, values)), vh)
+    return (
+        exact_matmul(u, vh),
+        positive,
+        array_conversion.asarray(0),
+        array_conversion.asarray(True),
+    )
 
 
 def scale_rows(x: Tracer, by: Tracer) -> Tracer:

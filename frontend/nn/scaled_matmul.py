@@ -5,6 +5,7 @@ from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.contraction import dot_general
 from shardir.frontend.lax.scaled_dot import apply_scale
+from shardir.frontend.numpy.tracer_helpers.product_precision import Precision
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert
 from shardir.frontend.tracing.promotion import dtype_of
@@ -37,5 +38,6 @@ def scaled_matmul(
         apply_scale(x, lhs_scales, (2,), "f32", "lhs of scaled_matmul"),
         apply_scale(y, rhs_scales, (2,), "f32", "rhs of scaled_matmul"),
         (((2,), (2,)), ((0,), (0,))),
+        Precision.HIGHEST,
     )
     return convert(product, dtype_of(preferred_element_type))

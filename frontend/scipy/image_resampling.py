@@ -19,6 +19,7 @@ from shardir.frontend.lax.contraction import dot_general
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
 from shardir.frontend.numpy.tracer_helpers.product_precision import (
+    Precision,
     PrecisionLike,
     check_precision,
 )
@@ -80,7 +81,7 @@ def resize(
     shape: Sequence[int],
     method: str | ResizeMethod,
     antialias: bool = True,
-    precision: PrecisionLike = None,
+    precision: PrecisionLike = Precision.HIGHEST,
 ) -> Tracer:
     """Return the image with another shape, which has a size for each dimension of the image.
 
@@ -110,7 +111,7 @@ def scale_and_translate(
     translation: ArrayLike,
     method: str | ResizeMethod,
     antialias: bool = True,
-    precision: PrecisionLike = None,
+    precision: PrecisionLike = Precision.HIGHEST,
 ) -> Tracer:
     """Return an image of which the position `p * scale + translation` is position `p` of `image`.
 

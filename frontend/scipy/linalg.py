@@ -10,6 +10,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import diagonal_matrices, ranges
+from shardir.frontend.numpy.linear_algebra.contraction import exact_matmul
 from shardir.frontend.numpy.linear_algebra.linalg import (
     det as _det,
     inv as _inv,
@@ -281,7 +282,7 @@ def lu(
     exchange = as_tracer(
         dtypes.astype(positions[:, None] == order[..., None, :], packed.real.dtype)
     )
-    return (exchange @ lower, upper) if permute_l else (exchange, lower, upper)
+    return (exact_matmul(exchange, lower), upper) if permute_l else (exchange, lower, upper)
 
 
 @public(static=("overwrite_a", "lwork", "mode", "pivoting", "check_finite"))

@@ -10,6 +10,7 @@ from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import filling
 from shardir.frontend.numpy.elementwise import math_functions, rounding, selection
 from shardir.frontend.numpy.linear_algebra import contraction
+from shardir.frontend.numpy.linear_algebra.contraction import exact_matmul
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     conjugate_transpose,
     identity_like,
@@ -53,20 +54,20 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     result = _pade_approximant(x)
     for i in range(min(max_count, np.finfo(NUMPY_DTYPES[real_dtype(x)]).maxexp)):
         squares_again = (squarings > i)[..., None, None]
-        result = selection.where(squares_again, result @ result, result)
+        result = selection.where(squares_again, exact_matmul(result, result), result)
     return selection.where((squarings > float(max_count))[..., None, None], dtypes.nan, result)
 
 
 def _pade_approximant(x: Tracer) -> Tracer:
     """Return the quotient of two polynomials of degree 13, with few matrix products."""
     eye = identity_like(x, x.shape[-1])
-    second = x @ x
-    fourth = second @ second
-    sixth = fourth @ second
+    second = exact_matmul(x, x)
+    fourth = exact_matmul(second, second)
+    sixth = exact_matmul(fourth, second)
     b = PADE_COEFFICIENTS
-    odd = sixth @ (b[13] * sixth + b[11] * fourth + b[9] * second)
-    odd = x @ (odd + b[7] * sixth + b[5] * fourth + b[3] * second + b[1] * eye)
-    even = sixth @ (b[12] * sixth + b[10] * fourth + b[8] * second)
+    odd = exact_matmul(sixth, b[13] * sixth + b[11] * fourth + b[9] * second)
+    odd = exact_matmul(x, odd + b[7] * sixth + b[5] * fourth + b[3] * second + b[1] * eye)
+    even = exact_matmul(sixth, b[12] * sixth + b[10] * fourth + b[8] * second)
     even = even + b[6] * sixth + b[4] * fourth + b[2] * second + b[0] * eye
     return lu_factor_and_solve(as_tracer(even - odd), as_tracer(even + odd))
 
@@ -121,8 +122,10 @@ def polar(
     (x,) = promote_matrices("polar", a)
     u, values, vh = emit_results("svd", x, full=False, vectors=True)
     if side == "right":
-        return u @ vh, conjugate_transpose(scale_matrix_axis(vh, values, -2)) @ vh
-    return u @ vh, scale_matrix_axis(u, values, -1) @ conjugate_transpose(u)
+        scaled = conjugate_transpose(scale_matrix_axis(vh, values, -2))
+        return exact_matmul(u, vh), exact_matmul(scaled, vh)
+    scaled = scale_matrix_axis(u, values, -1)
+    return exact_matmul(u, vh), exact_matmul(scaled, conjugate_transpose(u))
 
 
 @public(static=("method", "tol"))

@@ -16,6 +16,7 @@ from shardir.frontend.numpy.elementwise import (
     math_functions,
     selection,
 )
+from shardir.frontend.numpy.linear_algebra.contraction import exact_matmul
 from shardir.frontend.numpy.linear_algebra.householder import (
     apply_reflections,
     largest_magnitude,
@@ -91,12 +92,12 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Trac
             dynamic_slice_in_dim(dynamic_slice_in_dim(form, start, 2, -2), start, 2, -1),
             machine_epsilon(form),
         )
-        rows = rotation @ dynamic_slice_in_dim(form, start, 2, -2)
+        rows = exact_matmul(rotation, dynamic_slice_in_dim(form, start, 2, -2))
         form = dynamic_update_slice_in_dim(form, rows, start, -2)
         back = conjugate_transpose(rotation)
-        columns = dynamic_slice_in_dim(form, start, 2, -1) @ back
+        columns = exact_matmul(dynamic_slice_in_dim(form, start, 2, -1), back)
         form = dynamic_update_slice_in_dim(form, columns, start, -1)
-        turned = dynamic_slice_in_dim(basis, start, 2, -1) @ back
+        turned = exact_matmul(dynamic_slice_in_dim(basis, start, 2, -1), back)
         return form, dynamic_update_slice_in_dim(basis, turned, start, -1)
 
     form, basis = fori_loop(0, size - 1, step, (form, basis))
@@ -179,7 +180,7 @@ def qr_multiply(
     q, r = emit_results("qr", x, full=False)
     if check_flag("conjugate of qr_multiply", conjugate) and is_complex(q):
         q = emit_conjugate(q)
-    product = q @ other if mode == "left" else other @ q
+    product = exact_matmul(q, other) if mode == "left" else exact_matmul(other, q)
     return product.reshape(-1) if is_vector else product, r
 
 
@@ -218,7 +219,7 @@ def _funm(A: ArrayLike, func: UserFunction) -> tuple[Tracer, Tracer]:
 
     # Diagonal k of the result follows from the diagonals before it.
     def step(k: Tracer, result: Tracer) -> Tracer:
-        summed = form @ result - result @ form
+        summed = exact_matmul(form, result) - exact_matmul(result, form)
         # The elements beyond the diagonals that are computed are zero, and do not contribute.
         quotient = selection.where(gaps == 0, summed, summed / selection.where(gaps == 0, 1, gaps))
         return as_tracer(selection.where(column[None] - column[:, None] == k, quotient, result))
@@ -233,6 +234,6 @@ def _funm(A: ArrayLike, func: UserFunction) -> tuple[Tracer, Tracer]:
         basic_reductions.sum(abs(selection.where(strict, form, 0)), 0), initial=0
     )
     error = selection.maximum(epsilon, epsilon / selection.where(least == 0, epsilon, least) * norm)
-    whole = basis @ result @ conjugate_transpose(basis)
+    whole = exact_matmul(exact_matmul(basis, result), conjugate_transpose(basis))
     is_finite = basic_reductions.all(float_parts.isfinite(whole))
     return whole, as_tracer(selection.where(is_finite, selection.minimum(1, error), np.inf))

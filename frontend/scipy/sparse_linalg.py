@@ -18,6 +18,7 @@ from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.linear_algebra import contraction, linalg
 from shardir.frontend.numpy.tracer_helpers import inspection
+from shardir.frontend.numpy.tracer_helpers.product_precision import Precision
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.source_locations import with_location
@@ -32,6 +33,9 @@ Operator: TypeAlias = ArrayLike | LinearOperator
 """A square matrix, or a function that multiplies by one."""
 
 SolverMethod: TypeAlias = UserFunction
+
+_vdot = partial(contraction.vdot, precision=Precision.HIGHEST)
+_tensordot = partial(contraction.tensordot, precision=Precision.HIGHEST)
 
 
 def cg(
@@ -137,7 +141,7 @@ def _operator(what: str, given: Operator) -> LinearOperator:
         raise ArgumentError(
             with_location(f"{what} is a square matrix or a function, got an array of shape {shape}")
         )
-    return partial(contraction.matmul, given)
+    return partial(contraction.matmul, given, precision=Precision.HIGHEST)
 
 
 def _axpy(x: PyTree, scale: Tracer, y: PyTree) -> PyTree:
@@ -151,12 +155,12 @@ def _subtract(x: PyTree, y: PyTree) -> PyTree:
 
 def _inner_product(x: PyTree, y: PyTree) -> Tracer:
     """Return the inner product, with the first vector conjugated."""
-    return reduce(add, map(contraction.vdot, tree.leaves(x), tree.leaves(y)))
+    return reduce(add, map(_vdot, tree.leaves(x), tree.leaves(y)))
 
 
 def _squared_norm(x: PyTree) -> Tracer:
     """Return the square of the norm, a real number."""
-    return reduce(add, (contraction.vdot(leaf, leaf).real for leaf in tree.leaves(x)))
+    return reduce(add, (_vdot(leaf, leaf).real for leaf in tree.leaves(x)))
 
 
 def _squared_tolerance(b: PyTree, tol: ArrayLike, atol: ArrayLike) -> Tracer:
@@ -302,7 +306,7 @@ def _minimal_residuals(
         right = filling.zeros((restart + 1,), kind).at[0].set(size.astype(kind))
         weights = linalg.lstsq(table, right)[0]
         x = tree.map(
-            lambda old, v: old + contraction.tensordot(weights.astype(v.dtype), v[:-1], axes=1),
+            lambda old, v: old + _tensordot(weights.astype(v.dtype), v[:-1], axes=1),
             x,
             basis,
         )
@@ -324,12 +328,12 @@ def _arnoldi_step(A: LinearOperator, M: LinearOperator, k: Tracer, state: PyTree
         parts = reduce(
             add,
             (
-                contraction.tensordot(complex_parts.conj(v), w, axes=w.ndim)
+                _tensordot(complex_parts.conj(v), w, axes=w.ndim)
                 for v, w in zip(tree.leaves(basis), tree.leaves(image), strict=True)
             ),
         )
         image = tree.map(
-            lambda w, v, parts=parts: w - contraction.tensordot(parts.astype(v.dtype), v, axes=1),
+            lambda w, v, parts=parts: w - _tensordot(parts.astype(v.dtype), v, axes=1),
             image,
             basis,
         )

@@ -17,6 +17,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.control_flow.loops import while_loop
 from shardir.frontend.numpy import api as snp
+from shardir.frontend.numpy.linear_algebra.contraction import exact_matmul
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -186,7 +187,7 @@ def _minimize(
         return as_tracer(snp.where(is_flat, CONVERGED, limited).astype("int32"))
 
     def step(state: _State) -> _State:
-        direction = -(state.inverse @ state.gradient)
+        direction = -exact_matmul(state.inverse, state.gradient)
         slope = snp.sum(direction * state.gradient)
         found, count = _search_line(evaluate, state, direction, slope, extensions)
         accepted = found.is_done
@@ -225,7 +226,7 @@ def _update_inverse(inverse: Tracer, step: Tracer, change: Tracer) -> Tracer:
     has_curvature = product > 0
     rho = snp.where(has_curvature, 1 / snp.where(has_curvature, product, 1), 0)
     left = snp.eye(step.shape[0], dtype=step.dtype) - rho * step[:, None] * change[None]
-    updated = left @ inverse @ left.T + rho * step[:, None] * step[None]
+    updated = exact_matmul(exact_matmul(left, inverse), left.T) + rho * step[:, None] * step[None]
     return as_tracer(snp.where(has_curvature, updated, inverse))
 
 

@@ -104,10 +104,10 @@ ABSENT_NAMES: dict[str, str] = {
     "it extends the types of JAX's programs; define operations with shardir.extend": """
         experimental.hijax
     """,
-    "the setting checks programs or permits lower precision, and shardir acts as its default value "
-    "in JAX states; leave it out": """
-        debug_infs debug_key_reuse default_matmul_precision dtypes.TypePromotionError
-        numpy_dtype_promotion numpy_rank_promotion transfer_guard
+    "the setting checks programs, and shardir acts as its default value in JAX states; leave it "
+    "out": """
+        debug_infs debug_key_reuse dtypes.TypePromotionError numpy_dtype_promotion
+        numpy_rank_promotion transfer_guard
         transfer_guard_device_to_device transfer_guard_device_to_host
         transfer_guard_host_to_device
     """,

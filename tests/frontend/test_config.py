@@ -30,7 +30,7 @@ from shardir.frontend.settings import SETTINGS, read_environment
 
 KNOWN = (
     "num_cpu_devices, enable_x64, threefry_partitionable, random_seed_offset, "
-    "default_prng_impl, legacy_prng_key, "
+    "default_matmul_precision, default_prng_impl, legacy_prng_key, "
     "enable_custom_prng, dump_dir, "
     "verify, uneven, on_fallback, grad_reduce_dtype, explicit_sharding, "
     "check_static_indices, shardy_exact, passes, machine, isolated, gather, "
@@ -50,7 +50,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shardir.frontend.config._process_scopes", [])  # Read the environment.
     assert repr(config) == (
         "config(num_cpu_devices=8, enable_x64=False, threefry_partitionable=True, "
-        "random_seed_offset=0, default_prng_impl='threefry2x32', "
+        "random_seed_offset=0, default_matmul_precision=None, default_prng_impl='threefry2x32', "
         "legacy_prng_key='allow', enable_custom_prng=False, "
         "dump_dir=None, verify=False, uneven=None, "
         "on_fallback='replicate', grad_reduce_dtype=None, explicit_sharding='strict', "
@@ -143,6 +143,7 @@ def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
             ("enable_x64", True),
             ("threefry_partitionable", False),
             ("random_seed_offset", 0),
+            ("default_matmul_precision", None),
             ("default_prng_impl", "threefry2x32"),
             ("legacy_prng_key", "allow"),
             ("enable_custom_prng", False),

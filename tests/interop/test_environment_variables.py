@@ -15,6 +15,7 @@ import jax.numpy as jnp
 count = jax.device_count()
 dtype = str(jnp.arange(3).dtype)
 partitionable = jax.config.jax_threefry_partitionable
+precision = jax.config.jax_default_matmul_precision
 platform = jax.devices()[0].platform
 traced = []
 
@@ -46,13 +47,14 @@ def test_supported_variables_have_effect(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch,
         JAX_ENABLE_X64="true",
         JAX_NUM_CPU_DEVICES="3",
+        JAX_DEFAULT_MATMUL_PRECISION="F16_F16_F16",
         JAX_DEFAULT_PRNG_IMPL="threefry2x32",
         JAX_THREEFRY_PARTITIONABLE="0",
         JAX_PLATFORMS="cpu",
         XLA_FLAGS="--xla_force_host_platform_device_count=5",
     )
     assert (found["count"], found["dtype"], found["partitionable"]) == (3, "int64", False)
-    assert found["platform"] == "cpu"
+    assert (found["platform"], found["precision"]) == ("cpu", "F16_F16_F16")
     assert found["traced"] == [True]
     assert run(tmp_path, monkeypatch, JAX_ENABLE_X64="0")["dtype"] == "int32"
     assert run(tmp_path, monkeypatch, JAX_DISABLE_JIT="1")["traced"] == [False]

@@ -36,10 +36,6 @@ def run(source: str) -> None:
             "jax_transfer_guard_host_to_device='log'",
         ),
         (
-            "with jax.default_matmul_precision('bfloat16'): pass",
-            "jax_default_matmul_precision='bfloat16'",
-        ),
-        (
             "@jax.numpy_rank_promotion('raise')\ndef f(): pass\nf()",
             "jax_numpy_rank_promotion='raise'",
         ),

@@ -116,7 +116,6 @@ INERT = frozenset(
         "jax.debug_infs",
         "jax.debug_key_reuse",
         "jax.debug_nans",
-        "jax.default_matmul_precision",
         "jax.enable_checks",
         "jax.log_compiles",
         "jax.numpy_dtype_promotion",

@@ -3,12 +3,13 @@
 from shardir.frontend.numpy.tracer_helpers.dot_algorithms import DotAlgorithm, DotAlgorithmPreset
 
 
-def algorithm_of_product(precision: object) -> DotAlgorithm | DotAlgorithmPreset | None:
+def algorithm_of_product(precision: object) -> DotAlgorithm | DotAlgorithmPreset:
     """Return shardir's form of the algorithm in a parameter `precision` of JAX.
 
-    Precisions have no effect, so `None` stands for each of them.
+    Precisions have no effect, so `DEFAULT` stands for each of them, and for none: the setting
+    `default_matmul_precision` of JAX has determined the parameter.
     """
     if isinstance(precision, tuple) and hasattr(precision, "accumulation_type"):
         return DotAlgorithm(*precision)
     name = getattr(precision, "name", "")
-    return DotAlgorithmPreset.__members__.get(name)
+    return DotAlgorithmPreset.__members__.get(name, DotAlgorithmPreset.DEFAULT)

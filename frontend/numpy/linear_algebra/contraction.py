@@ -15,7 +15,6 @@ from shardir.frontend.errors import ShapeError
 from shardir.frontend.numpy.linear_algebra.product_types import prepare_product
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim, flatten
-from shardir.frontend.numpy.tracer_helpers.dot_algorithms import find_algorithm
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     as_bool,
@@ -23,7 +22,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     emit_conjugate,
     emit_elementwise,
 )
-from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
+from shardir.frontend.numpy.tracer_helpers.product_precision import Precision, algorithm_of
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -138,6 +137,15 @@ def matmul(
     return contract(x, y, dims, preferred_element_type, precision)
 
 
+def exact_matmul(a: ArrayLike, b: ArrayLike) -> Tracer:
+    """Return `matmul` in the element types of the operands.
+
+    Functions that compute something other than products use it: the setting
+    `default_matmul_precision` has no effect on it.
+    """
+    return as_tracer(matmul(a, b, precision=Precision.HIGHEST))
+
+
 @public(static=PRODUCT_STATIC_ARGNAMES)
 def dot(
     a: ArrayLike,
@@ -185,8 +193,7 @@ def _multiply_scalars(
     x: Tracer, y: Tracer, preferred_element_type: DTypeLike | None, precision: object
 ) -> Tracer:
     """Return the products of operands of which one is a scalar."""
-    if preferred_element_type is None and find_algorithm(precision) is None:
-        check_precision(precision)
+    if preferred_element_type is None and algorithm_of(precision) is None:
         return apply_elementwise("mul", x, y)
     product = prepare_product(x, y, preferred_element_type, precision)
     weak = x.weak_type and y.weak_type and preferred_element_type is None
@@ -310,7 +317,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Tracer:
 def outer_product(x: Tracer, y: Tracer) -> Tracer:
     """Return the products of each element of the vector `x` with each of the vector `y`."""
     if x.value.type.dtype == "bool":
-        return contract(x, y, "b,h->bh")
+        return contract(x, y, "b,h->bh", precision=Precision.HIGHEST)
     # Without a sum, products keep the sign of zero.
     shape = (x.shape[0], y.shape[0])
     return emit_elementwise(
@@ -372,5 +379,5 @@ def kron(a: ArrayLike, b: ArrayLike) -> Tracer:
     x, y = (reshape(v, (1,) * (rank - v.ndim) + v.shape) for v in (x, y))
     left, right = ascii_letters[:rank], ascii_letters[26 : 26 + rank]
     output = "".join(u + v for u, v in zip(left, right, strict=True))
-    blocks = contract(x, y, f"{left},{right}->{output}")
+    blocks = contract(x, y, f"{left},{right}->{output}", precision=Precision.HIGHEST)
     return reshape(blocks, [n * m for n, m in zip(x.shape, y.shape, strict=True)])

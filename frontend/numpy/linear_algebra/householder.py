@@ -13,6 +13,7 @@ from shardir.frontend.lax.control_flow.loops import fori_loop
 from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
 from shardir.frontend.numpy.linear_algebra import diagonals
+from shardir.frontend.numpy.linear_algebra.contraction import exact_matmul
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import conjugate_transpose
 from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.shaping import reshaping
@@ -150,14 +151,16 @@ def _column(matrix: Tracer, i: Tracer) -> Tracer:
 
 def _apply_left(made: _Reflection, x: Tracer, *, adjoint: bool) -> Tracer:
     """Return H x, or H^H x."""
-    along = conjugate_transpose(made.vector) @ x
-    return as_tracer(x - _scale(made, adjoint) * (made.vector @ along))
+    along = exact_matmul(conjugate_transpose(made.vector), x)
+    return as_tracer(x - _scale(made, adjoint) * exact_matmul(made.vector, along))
 
 
 def _apply_right(made: _Reflection, x: Tracer, *, adjoint: bool) -> Tracer:
     """Return x H, or x H^H."""
-    along = x @ made.vector
-    return as_tracer(x - _scale(made, adjoint) * (along @ conjugate_transpose(made.vector)))
+    along = exact_matmul(x, made.vector)
+    return as_tracer(
+        x - _scale(made, adjoint) * exact_matmul(along, conjugate_transpose(made.vector))
+    )
 
 
 def _scale(made: _Reflection, adjoint: bool) -> Tracer:

@@ -25,6 +25,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     inexact_kind,
     is_complex,
 )
+from shardir.frontend.numpy.tracer_helpers.product_precision import Precision
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
 from shardir.frontend.tracing.trace import emit
@@ -94,7 +95,8 @@ def _vector_norm(x: Tracer, dims: tuple[int, ...], order: float | str, keepdims:
     is_contraction = not is_complex(x) and find_explicit_sharding(x) is None
     if order == 2 and len(dims) == x.ndim and is_contraction:
         letters = ascii_letters[: x.ndim]
-        found = emit_elementwise("sqrt", contract(x, x, f"{letters},{letters}->"))
+        total = contract(x, x, f"{letters},{letters}->", precision=Precision.HIGHEST)
+        found = emit_elementwise("sqrt", total)
         return restore_reduced_dims(found, x, dims) if keepdims else found
     if order == 2:
         return emit_elementwise("sqrt", emit_reduction("sum", _squares(x), dims, keepdims))

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array_types import DTypeLike
+from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.tracer_helpers.product_precision import algorithm_of
 from shardir.frontend.source_locations import with_location
@@ -49,7 +50,9 @@ def prepare_product(
         try:
             computed = algorithm_dtypes(*names, algorithm)
         except TypeError as error:
-            raise ArgumentError(with_location(str(error))) from None
+            raise ArgumentError(
+                with_location(f"{error}; {_way_without_algorithm(precision)}")
+            ) from None
     elif is_narrower_result(common, result):
         raise OperationTypeError(
             with_location(
@@ -60,3 +63,13 @@ def prepare_product(
     else:
         computed = product_dtypes(*names, result)
     return Product(convert(x, computed.x), convert(y, computed.y), computed.product, result)
+
+
+def _way_without_algorithm(precision: object) -> str:
+    """Return how a program states no algorithm for a product."""
+    if precision is not None:
+        return "leave it out"
+    return (
+        "state precision=lax.Precision.HIGHEST, because the setting default_matmul_precision is "
+        f"{config.default_matmul_precision!r}"
+    )

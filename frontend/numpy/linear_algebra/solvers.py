@@ -7,7 +7,7 @@ from typing import NamedTuple
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.numpy.linear_algebra.contraction import matmul
+from shardir.frontend.numpy.linear_algebra.contraction import exact_matmul
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
     emit_lu,
     identity_like,
@@ -216,7 +216,7 @@ def lstsq(
     limit = convert(limit, REAL_OF.get(x.value.type.dtype, x.value.type.dtype))
     result, values = emit_results("least_squares", x, right, limit)
     rank = _count_true(values > limit * values[0])
-    residual = as_tracer(right - matmul(x, result))
+    residual = as_tracer(right - exact_matmul(x, result))
     squared_residuals = as_tracer((abs(residual) * abs(residual)).sum(0))
     if numpy_resid and x.shape[0] <= x.shape[1]:
         squared_residuals = squared_residuals[:0]

@@ -27,6 +27,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     inexact_kind,
     is_complex,
 )
+from shardir.frontend.numpy.tracer_helpers.product_precision import Precision
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, convert, promote_to, reshape
@@ -210,7 +211,8 @@ def cov(
     for w in given[1:]:
         weights = weights * w
     total = emit_reduction("sum", weights, (0,), False)
-    deviation = x - broadcast_back(contract(x, weights, "bi,i->b") / total, x, (1,))
+    weighted_sum = contract(x, weights, "bi,i->b", precision=Precision.HIGHEST)
+    deviation = x - broadcast_back(weighted_sum / total, x, (1,))
     divisor = total
     if correction:
         squared_weights = weights if aweights is None else weights * aweights

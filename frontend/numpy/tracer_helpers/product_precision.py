@@ -1,12 +1,15 @@
 """`precision=` of products and convolutions.
 
 All products have the full precision of their element type. A precision has no effect; an algorithm
-(`dot_algorithms`) states the element types in which a product is computed.
+(`dot_algorithms`) states the element types in which a product is computed. The setting
+`default_matmul_precision` states the precision of products without one. A function of which JAX
+fixes the precision of products, or which computes without them in JAX, states `Precision.HIGHEST`.
 """
 
 from enum import Enum
 from typing import TypeAlias
 
+from shardir.frontend.config import config
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.tracer_helpers.dot_algorithms import (
     DotAlgorithm,
@@ -16,7 +19,7 @@ from shardir.frontend.numpy.tracer_helpers.dot_algorithms import (
 )
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.ops.contraction.product_dtypes import AlgorithmDtypes
+from shardir.ops.contraction.product_dtypes import ALGORITHMS, AlgorithmDtypes
 
 
 class Precision(Enum):
@@ -48,11 +51,14 @@ _NAMES = (
 
 
 def algorithm_of(precision: object) -> AlgorithmDtypes | None:
-    """Return the dtypes in which a product is computed, if `precision` is an algorithm.
+    """Return the dtypes in which a product is computed, if `precision` is an algorithm, or if it is
+    `None` and the setting `default_matmul_precision` is an algorithm.
 
     Raise `ArgumentError` for an object that states no precision, and for an algorithm that JAX does
     not support on CPUs.
     """
+    if precision is None:
+        return ALGORITHMS.get(config.default_matmul_precision or "")
     check_precision(precision)
     algorithm = find_algorithm(precision)
     return None if algorithm is None else supported_algorithm(algorithm)

@@ -95,10 +95,9 @@ IMPLEMENTATION_SETTINGS: Final = frozenset(
 
 @dataclass(frozen=True)
 class Check:
-    """The values of a setting by which JAX checks programs or permits lower precision.
+    """The values of a setting by which JAX checks programs.
 
-    shardir acts as `inactive` values state. It ignores `active` values; the empty tuple stands for
-    all others.
+    shardir acts as `inactive` values state. It ignores `active` values.
     """
 
     inactive: tuple[str | bool, ...]
@@ -117,7 +116,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "jax_error_checking_behavior_divide": _ERROR_CHECK,
     "jax_error_checking_behavior_nan": _ERROR_CHECK,
     "jax_error_checking_behavior_oob": _ERROR_CHECK,
-    "jax_default_matmul_precision": Check(("default", "highest", "float32"), ()),
     "jax_enable_checks": _SWITCH,
     "jax_numpy_dtype_promotion": Check(("standard",), ("strict",)),
     "jax_numpy_rank_promotion": Check(("allow",), ("warn", "raise")),
@@ -151,7 +149,7 @@ def ignore_setting(name: str, value: object) -> None:
     check = CHECKS[name]
     if value is None or value in check.inactive:
         return
-    if check.active and value not in check.active:
+    if value not in check.active:
         values = ", ".join(map(repr, (*check.inactive, *check.active)))
         raise SettingError(
             with_location(f"the setting {name} of JAX is {value!r}; it must be one of {values}")

@@ -179,6 +179,7 @@ def apply_xla_flags() -> None:
 
 
 ENVIRONMENT_SETTINGS = {
+    "JAX_DEFAULT_MATMUL_PRECISION": "default_matmul_precision",
     "JAX_DEFAULT_PRNG_IMPL": "default_prng_impl",
     "JAX_ENABLE_X64": "enable_x64",
     "JAX_NUM_CPU_DEVICES": "num_cpu_devices",

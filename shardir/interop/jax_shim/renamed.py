@@ -124,7 +124,6 @@ CONTAINER_MODULES = frozenset(
 IGNORED_SETTING_CONTEXTS: Mapping[str, tuple[str] | tuple[str, bool]] = {
     "jax.debug_infs": ("jax_debug_infs",),
     "jax.debug_key_reuse": ("jax_debug_key_reuse",),
-    "jax.default_matmul_precision": ("jax_default_matmul_precision",),
     "jax.enable_checks": ("jax_enable_checks",),
     "jax.numpy_dtype_promotion": ("jax_numpy_dtype_promotion",),
     "jax.numpy_rank_promotion": ("jax_numpy_rank_promotion",),

@@ -70,9 +70,7 @@ def algorithm_dtypes(x: str, y: str, algorithm: AlgorithmDtypes) -> ProductDtype
     operands."""
     for dtype in (x, y):
         if dtype in COMPLEX:
-            raise TypeError(
-                f"the algorithm of a product multiplies real numbers, not {dtype}; leave it out"
-            )
+            raise TypeError(f"the algorithm of a product multiplies real numbers, not {dtype}")
     first, second = (
         dtype if dtype in algorithm.operands else algorithm.operands[0] for dtype in (x, y)
     )
