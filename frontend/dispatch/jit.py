@@ -152,7 +152,8 @@ def make_ir(
 ) -> UserFunction:
     """Return a function that returns the program that `jit` of `fun` would make for its arguments.
 
-    Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its text.
+    Arguments are arrays or `ShapeDtypeStruct`s. The program is a `Module`; `str` of it is its text,
+    and `in_avals` and `out_avals` are the types of the arrays in the arguments and the result.
     With `return_shape` the result is `(module, shapes of the results)`.
     """
     check_function("make_ir", fun)
@@ -162,7 +163,8 @@ def make_ir(
     @wraps(fun)
     def program(*args: PyTree, **options: PyTree) -> PyTree:
         lowered = compiled.lower(*args, **options)
-        return (lowered.module, lowered.out_info) if return_shape else lowered.module
+        module = lowered.typed_module
+        return (module, lowered.out_info) if return_shape else module
 
     return program
 

@@ -161,7 +161,7 @@ def typeof(x: object) -> ShapedArray:
     Raises `NotAnArrayError` for any other object.
     """
     if isinstance(x, Tracer):
-        type = _shaped_array(x.abstract, _sharding_of_tracer(x))
+        type = shaped_array(x.abstract, _sharding_of_tracer(x))
         varying = varying_axes.varying_axis_names(x) if checked_axes() else None
         if not varying:
             return type
@@ -174,8 +174,8 @@ def typeof(x: object) -> ShapedArray:
         )
     if isinstance(x, (Array, ShapeDtypeStruct)):
         sharding = x.sharding if isinstance(x.sharding, Sharding) else None
-        return _shaped_array(x.abstract, sharding)
-    return _shaped_array(abstract_of(x), None)
+        return shaped_array(x.abstract, sharding)
+    return shaped_array(abstract_of(x), None)
 
 
 def _sharding_of_tracer(x: Tracer) -> Sharding | None:
@@ -184,7 +184,8 @@ def _sharding_of_tracer(x: Tracer) -> Sharding | None:
     return NamedSharding(get_abstract_mesh(), PartitionSpec()) if sharding is None else sharding
 
 
-def _shaped_array(abstract: AbstractValue, sharding: Sharding | None) -> ShapedArray:
+def shaped_array(abstract: AbstractValue, sharding: Sharding | None) -> ShapedArray:
+    """Return the type of an abstract value with a sharding; `None` stands for no mesh."""
     type = abstract.type
     return ShapedArray(type.shape, user_dtype(type.dtype), abstract.weak, sharding=sharding)
 
@@ -212,7 +213,7 @@ def explicit_spec(x: object, names: Collection[str]) -> PartitionSpec | None:
     """Return the Explicit axes among `names` that shard `x`; `None` without a typed sharding."""
     if not isinstance(x, (Tracer, Array, ShapeDtypeStruct)):
         return None
-    type = _shaped_array(x.abstract, _sharding_of_tracer(x)) if isinstance(x, Tracer) else typeof(x)
+    type = shaped_array(x.abstract, _sharding_of_tracer(x)) if isinstance(x, Tracer) else typeof(x)
     sharding = type.sharding
     if not sharding.has_explicit_axes:
         return None
@@ -228,4 +229,4 @@ def explicit_spec(x: object, names: Collection[str]) -> PartitionSpec | None:
 def abstract_text(abstract: AbstractValue) -> str:
     """Return an abstract value as text, such as `float32[8@x,4]`."""
     sharding = abstract.sharding
-    return str(_shaped_array(abstract, sharding if isinstance(sharding, Sharding) else None))
+    return str(shaped_array(abstract, sharding if isinstance(sharding, Sharding) else None))

@@ -23,6 +23,11 @@ from shardir.frontend.dispatch.stages.cost_analysis import (
     memory_analysis,
 )
 from shardir.frontend.dispatch.stages.program_inspection import InspectedProgram
+from shardir.frontend.dispatch.stages.typed_module import (
+    TypedModule,
+    types_of_arguments,
+    types_of_results,
+)
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
@@ -80,6 +85,28 @@ class Lowered(InspectedProgram):
             for i, param in enumerate(params[: self.in_tree.num_leaves])
         ]
         return tree.unflatten(self.in_tree, infos)
+
+    @property
+    def in_avals(self) -> PyTree:
+        """The pytree of arguments, (positional, named), with the type of each array."""
+        return tree.unflatten(
+            self.in_tree, types_of_arguments(self._traced, self.in_tree.num_leaves)
+        )
+
+    @property
+    def out_avals(self) -> PyTree:
+        """The pytree of results with the type of each array."""
+        return tree.unflatten(self.out_tree, types_of_results(self._traced))
+
+    @property
+    def typed_module(self) -> TypedModule:
+        """The traced program with the types of its arguments and results."""
+        return TypedModule(
+            self.module.meshes,
+            self.module.functions,
+            types_of_arguments(self._traced, self.in_tree.num_leaves),
+            types_of_results(self._traced),
+        )
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
@@ -287,6 +314,11 @@ class Compiled(Printed):
     def args_info(self) -> PyTree:
         """The pytree of arguments, (positional, named), with an `ArgInfo` for each array."""
         return self._lowered.args_info
+
+    @property
+    def in_avals(self) -> PyTree:
+        """The pytree of arguments, (positional, named), with the type of each array."""
+        return self._lowered.in_avals
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:

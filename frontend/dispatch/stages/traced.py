@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
 from shardir.frontend.dispatch.stages.stages import Lowered
+from shardir.frontend.dispatch.stages.typed_module import TypedModule
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.ir.module import Module
@@ -26,9 +27,9 @@ class Traced:
         return self._lowered.module
 
     @property
-    def jaxpr(self) -> Module:
+    def jaxpr(self) -> TypedModule:
         """The traced program, as `make_ir` returns it (the name in JAX)."""
-        return self.module
+        return self._lowered.typed_module
 
     @property
     def in_tree(self) -> tree.PyTreeDef:
@@ -44,6 +45,16 @@ class Traced:
     def out_info(self) -> PyTree:
         """The pytree of results with a `ShapeDtypeStruct` for each array."""
         return self._lowered.out_info
+
+    @property
+    def in_avals(self) -> PyTree:
+        """The pytree of arguments, (positional, named), with the type of each array."""
+        return self._lowered.in_avals
+
+    @property
+    def out_avals(self) -> PyTree:
+        """The pytree of results with the type of each array."""
+        return self._lowered.out_avals
 
     @property
     def args_info(self) -> PyTree:
