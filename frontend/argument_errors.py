@@ -1,18 +1,19 @@
 """Errors of public functions: the user's line, and `ArgumentError` for errors of Python and NumPy.
 
 Most invalid arguments are found by specific checks with specific messages. For the remaining ones
-Python reports what is wrong with a value, but not which argument it belongs to.
+Python reports what is wrong with a value, but not which argument it belongs to: the message names
+the first argument that does not fit the annotation of its parameter, and what must be given there.
 """
 
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from traceback import walk_tb
 from typing import NoReturn, TypeVar, cast
 
 from shardir.errors import OutOfMemoryError, ShardirError
 from shardir.frontend.argument_checks import check_call_signature, parameter_names
+from shardir.frontend.declared_types import find_misfit, parameter_annotations
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -53,7 +54,7 @@ def raise_argument_error(
         check_call_signature(fun, name, args, options)
     found = _make_argument_error(fun, name, args, options, error)
     if found is not None:
-        raise found from error
+        raise found from found.foreign
 
 
 def raise_memory_error(name: str, error: MemoryError) -> NoReturn:
@@ -98,12 +99,11 @@ def locate_errors(function: Function) -> Function:
         try:
             try:
                 return function(*args, **options)
-            except ShardirError as error:
-                if has_location(str(error)):
-                    raise
-                raise type(error)(with_location(str(error))) from None
-            except TypeError as error:
-                raise_argument_error(function, function.__name__, args, options, error)
+            except Exception as error:
+                if isinstance(error, FOREIGN_ERRORS):
+                    raise_argument_error(function, function.__name__, args, options, error)
+                if isinstance(error, ShardirError) and not has_location(str(error)):
+                    raise type(error)(with_location(str(error))) from None
                 raise
         except Exception as error:
             hide_own_frames(error)
@@ -159,47 +159,20 @@ def _find_path(x: object, culprit: object) -> str | None:
     return None
 
 
-_REQUIREMENTS = (
-    (re.compile(r"'(.+)' object cannot be interpreted as an integer"), "an integer"),
-    (re.compile(r"'(.+)' object is not iterable"), "a sequence"),
-    (re.compile(r"cannot unpack non-iterable (.+) object"), "a sequence"),
-)
-"""Messages of Python that state the type of an object, and what is required in its place."""
-
-
-def _describe_misfit(
-    fun: Callable[..., object],
-    name: str,
-    args: tuple[object, ...],
-    options: dict[str, object],
-    error: Exception,
+def _find_misfit(
+    fun: Callable[..., object], name: str, args: tuple[object, ...], options: dict[str, object]
 ) -> str | None:
-    """Return the argument, or part of one, whose type `error` states, and what is required there.
-
-    Return `None` for other messages, and unless exactly one object in the arguments has the type.
-    """
-    for pattern, required in _REQUIREMENTS:
-        stated = pattern.fullmatch(str(error))
-        if stated is None:
-            continue
-        parts = [
-            (label + path, part)
-            for label, arg in _label_arguments(fun, args, options)
-            for path, part in _iterate_parts(arg)
-            if type(part).__name__ == stated[1].rpartition(".")[2]
-        ]
-        if len(parts) == 1:
-            ((label, part),) = parts
-            return f"argument {label} of {name} is {brief(part)}, and must be {required}"
+    """Return the text for the first argument that does not fit its annotation, or `None`."""
+    annotations = parameter_annotations(fun)
+    for label, arg in _label_arguments(fun, args, options):
+        parameter = label.partition(".")[0]
+        misfit = find_misfit(annotations[parameter], arg) if parameter in annotations else None
+        if misfit is not None:
+            return (
+                f"argument {label}{misfit.path} of {name} is {brief(misfit.value)}, and must be "
+                f"{misfit.requirement}"
+            )
     return None
-
-
-def _iterate_parts(x: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Return an argument and the items of its lists and tuples with their paths."""
-    yield path, x
-    if isinstance(x, (list, tuple)):
-        for i, item in enumerate(x):
-            yield from _iterate_parts(item, f"{path}.{i}")
 
 
 def _make_argument_error(
@@ -212,17 +185,21 @@ def _make_argument_error(
     """Return the error for a call of `name` that raised `error`, or `None`.
 
     The result is `None` for an error of this package, and for one that a function of the user
-    raised.
+    raised. An error that a function called by `fun` made here is replaced if an argument of `fun`
+    is the cause, so that the message names the function that the user called.
     """
-    if isinstance(error, ShardirError):
+    foreign = error.foreign if isinstance(error, ShardirError) else error
+    if foreign is None:
         return None
     for frame, _ in walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
         if not is_internal_code(frame.f_code) and module.partition(".")[0] not in _LIBRARY_MODULES:
             return None
-    misfit = _describe_misfit(fun, name, args, options, error)
-    if misfit is not None:
-        return ArgumentError(with_location(misfit))
-    parts = [brief(arg) for arg in args]
-    parts += [f"{key}={brief(value)}" for key, value in options.items()]
-    return ArgumentError(with_location(f"{name} does not accept ({', '.join(parts)}): {error}"))
+    text = _find_misfit(fun, name, args, options)
+    if text is None:
+        if error is not foreign:
+            return None
+        parts = [brief(arg) for arg in args]
+        parts += [f"{key}={brief(value)}" for key, value in options.items()]
+        text = f"{name} does not accept ({', '.join(parts)}): {error}"
+    return ArgumentError(with_location(text)).repeat(foreign)

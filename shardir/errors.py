@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
+from typing import Self
 
 __all__ = [
     "ConcretizationTypeError", "DifferentiateError", "DrawError",
@@ -75,6 +76,16 @@ class ShardirError(Exception):
     def __init__(self, *args: object, **options: object) -> None:
         shown = (bound_message(arg) if isinstance(arg, str) else arg for arg in args)
         super().__init__(*shown, **options)  # ImportError accepts the module's name as a keyword.
+
+    foreign: Exception | None = None
+    """The exception of Python or NumPy that this error repeats. A public function in which it
+    occurs names its argument instead, if one is the cause.
+    """
+
+    def repeat(self, foreign: Exception) -> Self:
+        """Mark this error as a repetition of `foreign`, and return it."""
+        self.foreign = foreign
+        return self
 
     has_started = False
     """True if execution had started, so that donated arrays may have been overwritten."""

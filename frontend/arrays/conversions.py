@@ -113,11 +113,9 @@ class Convertible(Operators):
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            raise ShapeError(
-                with_location(
-                    f"an array of shape {self.shape} has no single truth value; reduce it with "
-                    ".all() or .any()"
-                )
+            text = f"an array of shape {self.shape} has no single truth value"
+            raise ShapeError(with_location(f"{text}; reduce it with .all() or .any()")).repeat(
+                ValueError(text)
             )
         return bool(np.asarray(self))
 
@@ -151,12 +149,14 @@ class Convertible(Operators):
 
     def __index__(self) -> int:
         if self.type.dtype not in INTEGERS:
-            raise ArgumentError(
-                with_location(f"an array of type {self.type} is not an index; indices are integers")
+            text = f"an array of type {self.type} is not an index"
+            raise ArgumentError(with_location(f"{text}; indices are integers")).repeat(
+                TypeError(text)
             )
         return self._scalar_element("int").__index__()
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ArgumentError(with_location("an array of rank 0 has no len()"))
+            text = "an array of rank 0 has no len()"
+            raise ArgumentError(with_location(text)).repeat(TypeError(text))
         return self.shape[0]

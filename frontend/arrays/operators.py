@@ -51,7 +51,8 @@ def _unsupported_error(function: str, x: object, y: object, swapped: bool) -> No
         if function.startswith(("less", "greater"))
         else f"unsupported operand type(s) for {symbol}: {names}"
     )
-    return NotAnArrayError(with_location(f"{text}; {way_out}" if way_out else text))
+    error = NotAnArrayError(with_location(f"{text}; {way_out}" if way_out else text))
+    return error.repeat(TypeError(text))
 
 
 @cache
@@ -213,7 +214,8 @@ class Operators(ArrayBase):
         if name.startswith("_"):
             raise AttributeError(text)  # Libraries test for such attributes.
         guess = suggest_name(name, (each for each in dir(type(self)) if each[0] != "_"))
-        raise UnknownMethod(with_location(f"{text}; {guess}" if guess else text))
+        error = UnknownMethod(with_location(f"{text}; {guess}" if guess else text))
+        raise error.repeat(AttributeError(text))
 
     @property
     def dtype(self) -> DType:

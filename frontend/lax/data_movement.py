@@ -134,7 +134,7 @@ def squeeze(array: ArrayLike, dimensions: AxisLike) -> Tracer:
 
 
 @public(static=("dimension",))
-def concatenate(operands: PyTree, dimension: int) -> Tracer:
+def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Tracer:
     """Concatenate arrays of one element type along `dimension`."""
     parts = [as_tracer(x) for x in operands]
     if not parts:
@@ -162,7 +162,7 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Trace
     return parts
 
 
-def stack(operands: PyTree, axis: int = 0) -> Tracer:
+def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Tracer:
     """Stack arrays of one shape along a new axis."""
     return _stack(operands, axis)
 

@@ -58,12 +58,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.eye(3, k="a"),  # type: ignore[arg-type]
         ArgumentError,
-        "argument k of eye is 'a', and must be an integer",
+        "argument k of eye is 'a', and must be an integer or an array",
     ),
     (
         lambda: snp.reshape(X, "ab"),  # type: ignore[arg-type]
         ArgumentError,
-        "argument shape of reshape is 'ab', and must be an integer",
+        "argument shape of reshape is 'ab', and must be an integer or a sequence of integers",
     ),
     (
         lambda: lax.dot_general(snp.ones((2, 3)), snp.ones((2, 3)), 3),  # type: ignore[arg-type]

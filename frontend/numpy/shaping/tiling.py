@@ -2,7 +2,7 @@
 
 from math import prod
 
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.axis_slices import slice_dim
 from shardir.frontend.numpy.tracer_helpers.concrete_values import as_ints
@@ -11,7 +11,7 @@ from shardir.frontend.tracing.tracer import Tracer
 
 
 @public(static=("reps",))
-def tile(A: ArrayLike, reps: object) -> Tracer:
+def tile(A: ArrayLike, reps: ShapeLike) -> Tracer:
     """Repeat the array `A`, `reps` times along each dimension."""
     x = as_tracer(A)
     times = as_ints(reps)
