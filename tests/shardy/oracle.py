@@ -121,7 +121,13 @@ class _Reader:
         self.of: dict[Any, Sharding | None] = {}
 
     def read(self, parsed: Any) -> Decisions:
-        (function,) = (op for op in parsed.body.operations if op.operation.name == "func.func")
+        """Return the decisions in `main`; the full pipeline puts called functions beside it."""
+        (function,) = (
+            op
+            for op in parsed.body.operations
+            if op.operation.name == "func.func"
+            and ir.StringAttr(op.attributes["sym_name"]).value == "main"
+        )
         entry = function.regions[0].blocks[0]
         params = self.attributes(function, "arg_attrs", len(entry.arguments))
         results = self.attributes(function, "res_attrs", len(function.type.results))

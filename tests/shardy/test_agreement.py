@@ -9,7 +9,7 @@ from shardir.passes import Propagate
 from shardir.stablehlo.reader import read
 from shardir.text.parser import parse
 from shardir.verify.verifier import verify
-from tests.shardy.compare import agrees, disagreements
+from tests.shardy.compare import agrees, disagreements, read_calls
 from tests.shardy.fuzz import drawn
 from tests.shardy.oracle import NoAnswer, number_ops, ours, run, whole_is_nothing
 from tests.shardy.random_programs.calls import text_of
@@ -234,7 +234,7 @@ def test_many_programs_agree(request: pytest.FixtureRequest) -> None:
     assert [seed for seed in range(MANY) if agrees(drawn(seed))] == []
 
 
-@pytest.mark.parametrize("kind", ["constraints", "loops"])
+@pytest.mark.parametrize("kind", ["constraints", "loops", "calls"])
 def test_shardings_of_parameters_and_results_agree_with_the_full_pipeline(kind: str) -> None:
     """The full pipeline shards more operations than propagation, so that operations are not
     compared.
@@ -246,7 +246,7 @@ def test_shardings_of_parameters_and_results_agree_with_the_full_pipeline(kind: 
         except NoAnswer:
             rejected += 1
             continue
-        got = whole_is_nothing(ours(Propagate()(module)))
+        got = whole_is_nothing(ours(Propagate()(read_calls(module))))
         assert (got.params, got.results) == (want.params, want.results), str(module)
     assert rejected < COUNT // 10
 
