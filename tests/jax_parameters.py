@@ -34,6 +34,7 @@ REASONS = {
         jax.threefry_partitionable(new_val)
     """,
     "The argument is positional.": """
+        jax.Array.view(type)
         jax.dtypes.issubdtype(a) jax.dtypes.issubdtype(b)
         jax.custom_derivatives.custom_vjp_primal_tree_values(tree)
         jax.debug.visualize_array_sharding(arr) jax.tree.broadcast(prefix_tree)
@@ -122,3 +123,14 @@ def _signatures() -> Iterator[tuple[str, Signature, Signature]]:
                 yield f"{module}.{name}", signature(given), signature(own)
             except (TypeError, ValueError):
                 continue  # Objects without a signature.
+    yield from _method_signatures()
+
+
+def _method_signatures() -> Iterator[tuple[str, Signature, Signature]]:
+    """Yield the signatures of the methods of arrays; the parameters of JAX's are those of tracers,
+    too."""
+    theirs, ours = import_module("jax").Array, import_module("shardir").Array
+    for name in dir(theirs):
+        given, own = getattr(theirs, name), getattr(ours, name, None)
+        if not name.startswith("_") and callable(given) and callable(own):
+            yield f"jax.Array.{name}", signature(given), signature(own)

@@ -404,10 +404,15 @@ class Operators(ArrayBase):
             hide_own_frames(error)
             raise
 
-    def flatten(self, order: str = "C") -> Self:
+    def flatten(self, order: str = "C", *, out_sharding: object = None) -> Self:
         """Return the elements in one dimension; see `shardir.numpy.ravel`."""
-        result: Self = _namespace_function("ravel")(self, order=order)
-        return result
+        try:
+            options = {} if out_sharding is None else {"out_sharding": out_sharding}
+            result: Self = _namespace_function("ravel")(self, order=order, **options)
+            return result
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     all, any = _method("all"), _method("any")
     argmax, argmin = _method("argmax"), _method("argmin")

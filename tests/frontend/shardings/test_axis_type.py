@@ -102,6 +102,7 @@ ASKED: dict[str, tuple[Callable[[], Any], P]] = {
     "x.reshape": (lambda: snp.asarray(A).reshape(4, 32, out_sharding=P("x")), P("x")),
     "lax.reshape": (lambda: lax.reshape(A, (4, 32), out_sharding=P("x")), P("x")),
     "ravel": (lambda: snp.asarray(A).ravel(out_sharding=P("x")), P("x")),
+    "flatten": (lambda: snp.asarray(A).flatten(out_sharding=P("x")), P("x")),
     "broadcast_to": (lambda: snp.broadcast_to(A[0], (8, 16), out_sharding=P("x")), P("x")),
     "repeat": (lambda: snp.repeat(A, 2, axis=0, out_sharding=P("x")), P("x")),
     "zeros": (lambda: snp.zeros((8, 8), out_sharding=P("x")), P("x")),
