@@ -60,6 +60,9 @@ class Device:
         # Each process has its own GPUs, which other processes cannot address.
         return there.owner_of(self.id) if self.backend == "cpu" else there.index
 
+    def memory_stats(self) -> None:
+        """Return `None`, as JAX does for CPUs; `live_arrays` lists the memory of arrays."""
+
     def __call__(self) -> "Device":
         """Return the device itself, because `array.device()` is a call in older programs."""
         return self

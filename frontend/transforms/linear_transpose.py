@@ -66,7 +66,9 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
 
     def apply_transpose(*cotangents: Tracer) -> list[Tracer]:
         function, _ = trace_function(flat, abstracts, name, (), origins)
-        return _apply_transpose(function, origins, name, cotangents)
+        values = _apply_transpose(function, origins, name, cotangents)
+        pairs = zip(values, abstracts, strict=True)
+        return [wrap_value(value, abstract.weak) for value, abstract in pairs]
 
     @traceback_boundary
     def transpose(cotangent: PyTree) -> PyTree:
@@ -85,7 +87,7 @@ def linear_transpose(fun: UserFunction, *primals: PyTree) -> UserFunction:
 
 def _apply_transpose(
     function: Function, origins: Sequence[Tracer | Varying], name: str, cotangents: Sequence[Tracer]
-) -> list[Tracer]:
+) -> Sequence[Value]:
     """Append the transpose of a traced function, and return the cotangents of its parameters."""
     explicit = make_varying_explicit(function, origins)
     inexact = (v.type.dtype in INEXACT for v in function.body.returns)
@@ -106,8 +108,7 @@ def _apply_transpose(
     zeros = [splat(0, value.type) for value in function.body.params]
     saved = append_block(body, zeros, function.body)[count:]
     back = both.pullback.body
-    values = append_block(back, [*map(wrap_value, saved), *cotangents], body)
-    return [wrap_value(value) for value in values]
+    return append_block(back, [*map(wrap_value, saved), *cotangents], body)
 
 
 def _operand_like(x: object, param: Value, what: str) -> Tracer:

@@ -28,6 +28,7 @@ def test_attributes_and_repr_of_a_device() -> None:
         "cpu",
         0,
     )
+    assert device.memory_stats() is None
     assert str(device) == "cpu:3"
     assert repr(device) == "CpuDevice(id=3)"
 

@@ -13,6 +13,8 @@ from shardir.errors import DifferentiateError
 from shardir.frontend.errors import StructureError
 from tests.error_assertions import assert_raises_exactly, raw
 
+X = np.array([1, 2, 3], np.float32)
+
 
 def divide(divisor: Any, x: Any) -> Any:
     return x / divisor
@@ -84,3 +86,11 @@ def test_wrong_transposes() -> None:
         StructureError,
         "linear_call takes a function, got 3",
     )
+
+
+def test_cotangents_are_weak_where_the_example_arguments_are() -> None:
+    weak, strong = sd.linear_transpose(lambda x, y: x * 3.0 + y, 1.0, np.ones(3, "f"))(X)
+    assert (weak.weak_type, strong.weak_type) == (True, False)
+    assert float(weak) == 18
+    (inside,) = sd.jit(lambda y: sd.linear_transpose(lambda x: x * 3.0, 1.0)(y))(np.float32(2))
+    assert inside.weak_type and float(inside) == 6
