@@ -254,20 +254,26 @@ def _subscripts_error(subscripts: str, why: str) -> ArgumentError:
 def _letter_sizes(
     subscripts: str, terms: Sequence[str], shapes: Sequence[tuple[int, ...]]
 ) -> dict[str, int]:
-    """Return the size of each letter; size 1 broadcasts. Raise `ShapeError` if sizes disagree."""
+    """Return the size of each letter; size 1 broadcasts. Raise `ShapeError` if sizes disagree.
+
+    As in NumPy, size 1 does not broadcast along a diagonal, whose sizes are equal.
+    """
     sizes: dict[str, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
+        own: dict[str, int] = {}
         for letter, size in zip(term, shape, strict=True):
-            if sizes.setdefault(letter, size) == 1:
-                sizes[letter] = size
-            elif size not in (1, sizes[letter]):
-                described = " and ".join(map(str, shapes))
-                raise ShapeError(
-                    with_location(
-                        f"einsum {subscripts!r} of shapes {described}: {letter!r} is both "
-                        f"{sizes[letter]} and {size}"
+            for known, broadcasts in ((own, False), (sizes, True)):
+                other = known.setdefault(letter, size)
+                if size != other and not (broadcasts and 1 in (size, other)):
+                    described = " and ".join(map(str, shapes))
+                    raise ShapeError(
+                        with_location(
+                            f"einsum {subscripts!r} of shapes {described}: {letter!r} is both "
+                            f"{other} and {size}"
+                        )
                     )
-                )
+            if sizes[letter] == 1:
+                sizes[letter] = size
     return sizes
 
 

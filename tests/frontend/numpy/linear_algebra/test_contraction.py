@@ -329,6 +329,32 @@ def test_mismatched_sizes_of_a_letter_are_errors() -> None:
     assert str(error.value).startswith(told)
 
 
+@pytest.mark.parametrize("shapes", [[(1, 4)], [(1, 4), (4, 4)]])
+def test_a_diagonal_does_not_broadcast(shapes: Any) -> None:
+    subscripts = ",".join(["ii"] * len(shapes)) + "->i"
+    operands = [normal(*shape) for shape in shapes]
+    with pytest.raises(ValueError, match="don't match"):
+        np.einsum(subscripts, *operands)
+    with pytest.raises(ShapeError) as error:
+        run(snp.einsum, subscripts, *operands)
+    described = " and ".join(map(str, shapes))
+    assert str(error.value).splitlines()[0] == (
+        f"einsum {subscripts!r} of shapes {described}: 'i' is both 1 and 4"
+    )
+
+
+def test_sizes_of_one_broadcast_to_diagonals() -> None:
+    for subscripts, *shapes in (
+        ("ii,i", (3, 3), (1,)),
+        ("ii,i", (1, 1), (3,)),
+        ("i,i", (1,), (0,)),
+    ):
+        operands = [normal(*shape) for shape in shapes]
+        np.testing.assert_allclose(
+            run(snp.einsum, subscripts, *operands), np.einsum(subscripts, *operands), rtol=1e-6
+        )
+
+
 def test_a_list_as_operand_is_an_error() -> None:
     with pytest.raises(NotAnArrayError, match=r"which is not an array; make it one with snp.array"):
         run(lambda x: snp.matmul(x, [1, 2, 3]), normal(3))
