@@ -223,14 +223,15 @@ def _floored_quotient(x: Tracer, divisor: Tracer, number: ScalarOrNone) -> Trace
     quotient = emit_elementwise(
         "select", _needs_floor_correction(rest, divisor, number), lower, quotient
     )
-    # A quotient of zero has the sign of x / y.
-    signed_zero = emit_elementwise("mul", emit_elementwise("div", x, divisor), constant_like(x, 0))
+    # A quotient of zero has the sign of x / y. Rounding keeps this sign, infinities and NaN, and
+    # makes the derivative zero also where x / y has none.
+    ratio = emit_elementwise("round", emit_elementwise("div", x, divisor))
+    signed_zero = emit_elementwise("mul", ratio, constant_like(x, 0))
     quotient = emit_elementwise(
         "select", emit_elementwise("eq", quotient, constant_like(x, 0)), signed_zero, quotient
     )
     if number:
         return quotient
-    ratio = emit_elementwise("div", x, divisor)
     by_zero = emit_elementwise("eq", divisor, constant_like(divisor, 0))
     return emit_elementwise("select", by_zero, ratio, quotient)
 

@@ -312,6 +312,14 @@ def test_shapes_that_do_not_broadcast_are_errors() -> None:
     assert "run(lambda x, y: x + y, FLOATS, ROW[:3])" in text
 
 
+def test_the_derivative_of_a_floored_quotient_is_zero() -> None:
+    x, y = (each.ravel() for each in np.meshgrid(ODD, ODD))
+    derivative = sd.grad(lambda x, y: snp.floor_divide(x, y).sum(), (0, 1))
+    for each in derivative(x, y):
+        np.testing.assert_array_equal(each, 0)
+    np.testing.assert_array_equal(sd.grad(lambda x: snp.floor_divide(x, 2.0).sum())(x), 0)
+
+
 def test_power_of_one_half_is_sqrt_with_the_signs_of_pow() -> None:
     x = np.array([0, -0.0, 1, 2, 9, np.inf, -np.inf, np.nan, -1, 1e-45, 3e38], np.float32)
     got = run(lambda x: x**0.5, x)
