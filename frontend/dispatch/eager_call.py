@@ -114,7 +114,7 @@ def call_eagerly(
             shape.append(key)
             _flatten_argument(options[key], key in eager.static, leaves, shape)
     except UnhashableError as error:
-        if any(_is_integer_array(value) for _, value in _static_arguments(eager, args, options)):
+        if any(_has_integer_arrays(value) for _, value in _static_arguments(eager, args, options)):
             return _call_with_static_arrays(eager, args, options)
         raise _unhashable_error(eager, args, options) from error
     if eager.cached and len(leaves) > MAX_LIST_ELEMENTS:
@@ -346,19 +346,33 @@ def _call_with_static_arrays(
 
     The call with NumPy arrays is cached, and this one is not.
     """
-
-    def as_static(value: PyTree) -> PyTree:
-        return np.asarray(value) if _is_integer_array(value) else value
-
     changed = [
-        as_static(value) if i in eager.static_positions else value for i, value in enumerate(args)
+        _as_numpy_integers(value) if i in eager.static_positions else value
+        for i, value in enumerate(args)
     ]
-    named = {key: as_static(x) if key in eager.static else x for key, x in options.items()}
+    named = {
+        key: _as_numpy_integers(value) if key in eager.static else value
+        for key, value in options.items()
+    }
     return eager.public_function(*changed, **named)
 
 
 def _is_integer_array(value: PyTree) -> bool:
     return type(value) is Array and value.dtype.kind in "iu"
+
+
+def _has_integer_arrays(value: PyTree) -> bool:
+    """Return whether a static argument is an array of integers, or contains one."""
+    if type(value) is tuple or type(value) is list:
+        return any(map(_has_integer_arrays, value))
+    return _is_integer_array(value)
+
+
+def _as_numpy_integers(value: PyTree) -> PyTree:
+    """Return a static argument with its arrays of integers as NumPy arrays."""
+    if type(value) is tuple or type(value) is list:
+        return type(value)(map(_as_numpy_integers, value))
+    return np.asarray(value) if _is_integer_array(value) else value
 
 
 def _unhashable_error(

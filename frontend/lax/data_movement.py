@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from operator import index
 
 from shardir.errors import OperationTypeError, count_noun
-from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_checks import canonicalize_shape, check_integer
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
@@ -200,7 +200,8 @@ def pad(
     A negative low or high padding removes elements.
     """
     x = as_tracer(operand)
-    low, high, interior = zip(*padding_config, strict=True) if x.ndim else ((), (), ())
+    sizes = [tuple(map(index, each)) for each in padding_config]
+    low, high, interior = zip(*sizes, strict=True) if x.ndim else ((), (), ())
     filler = as_tracer(padding_value)
     value = convert(filler, x.value.type.dtype, filler.weak_type)
     return emit("pad", x, value, low=low, high=high, interior=interior)
@@ -224,7 +225,8 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Tracer:
 @public(static=("dtype", "size"))
 def iota(dtype: DTypeLike, size: int) -> Tracer:
     """Return the vector 0, 1, ..., size - 1."""
-    return emit("iota", dim=0, result=TensorType((size,), dtype_of(dtype)))
+    count = check_integer("the size of iota", size, 0)
+    return emit("iota", dim=0, result=TensorType((count,), dtype_of(dtype)))
 
 
 @public(static=("dtype", "shape", "dimension"))

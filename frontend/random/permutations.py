@@ -1,16 +1,14 @@
 """Random permutations and choices of the elements of an array."""
 
 from math import ceil, log
-from typing import TypeGuard
 
 import numpy as np
 
 from shardir.errors import count_noun
-from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_checks import as_integer, canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
-from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import RandomError
+from shardir.frontend.errors import RandomError, TracedIntegerError
 from shardir.frontend.numpy.elementwise import math_functions
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.reductions import cumulative
@@ -42,13 +40,24 @@ def permutation(
 
     `independent` permutes every 1-D slice along the axis independently.
     """
-    if _is_integer(x):
-        return apply_out_sharding(_permute_range(key, int(x)), out_sharding)
+    count = _concrete_count(x)
+    if count is not None:
+        return apply_out_sharding(_permute_range(key, count), out_sharding)
     return call_with_out_sharding(out_sharding, _permute_array, key, x, axis, independent)
 
 
-def _is_integer(x: ArrayLike) -> TypeGuard[int | np.integer]:
-    return (is_number(x) and type(x) is int) or isinstance(x, np.integer)
+def _concrete_count(x: ArrayLike) -> int | None:
+    """Return the integer that denotes an array 0, ..., n - 1, or `None` if `x` is no integer whose
+    value is known.
+    """
+    if type(x) is int:
+        return x
+    if getattr(x, "shape", None) != () or getattr(x, "dtype", np.dtype(bool)).kind not in "iu":
+        return None
+    try:
+        return as_integer(x)
+    except TracedIntegerError:
+        return None
 
 
 def _index_range(count: int) -> Tracer:
@@ -99,8 +108,9 @@ def choice(
     twice. With `mode="high"`, choices with `p` and without `replace` use twice the number of bits.
     """
     is_high = check_mode("choice", mode)
-    if _is_integer(a):
-        return _choose_from_range(key, p, int(a), canonicalize_shape(shape), replace, is_high)
+    count = _concrete_count(a)
+    if count is not None:
+        return _choose_from_range(key, p, count, canonicalize_shape(shape), replace, is_high)
     return _choose_from_array(key, a, p, canonicalize_shape(shape), replace, axis, is_high)
 
 

@@ -1,5 +1,7 @@
 """Diagonals of matrices as strided slices of the flattened matrices."""
 
+from operator import index
+
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import AxisError
@@ -27,6 +29,7 @@ def _last_diagonal(x: Tracer, offset: int) -> Tracer:
     In row-major order its elements have the distance columns + 1.
     """
     *batch, rows, columns = x.shape
+    offset = index(offset)
     length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
     start = offset if offset >= 0 else -offset * columns
     line = reshape(x, (*batch, rows * columns))

@@ -112,7 +112,7 @@ def histogram_bin_edges(
         raise ArgumentError(
             with_location(f"bins={bins!r} is unknown; it is a number of bins or a vector of edges")
         )
-    if not (is_number(bins) or isinstance(bins, np.generic)):
+    if not (is_number(bins) or getattr(bins, "ndim", 1) == 0):
         return _check_edges(bins)
     if range is not None and not _is_pair(range):
         raise ArgumentError(
