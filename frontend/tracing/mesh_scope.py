@@ -36,9 +36,8 @@ class MeshScope:
 
     def has_devices_of(self, mesh: Mesh) -> bool:
         """Return whether `mesh` has the same devices in the same order, or states their number."""
-        is_abstract = isinstance(mesh, AbstractMesh) or isinstance(self.mesh, AbstractMesh)
-        if is_abstract:
-            return not mesh.empty and mesh.size == self.mesh.size
+        if isinstance(mesh, AbstractMesh) or isinstance(self.mesh, AbstractMesh):
+            return mesh.size == self.mesh.size
         return mesh.device_assignment == self.mesh.device_assignment
 
     def without_auto_axes(self, type: ShardingType) -> ShardingType:

@@ -11,7 +11,6 @@ from shardir import eval_shape, jit, lax, numpy as snp, typeof
 from shardir.frontend.arrays.array import Array, from_numpy
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.pytree import tree
-from shardir.frontend.tracing.weak_types import strip_weak_types
 from tests.optional_dependencies import require
 
 WEAK = ShapeDtypeStruct((4,), np.float32, weak_type=True)
@@ -68,11 +67,6 @@ def test_functions_of_concrete_arrays_remove_weak_types() -> None:
     array: Array = from_numpy(np.ones(4, np.float32), weak=True)
     assert not snp.compress(np.array([True, False]), array).weak_type
     assert not snp.extract(np.array([True] * 4), array).weak_type
-
-
-def test_arrays_that_are_not_weakly_typed_are_not_converted() -> None:
-    strong = snp.ones(4)
-    assert strip_weak_types(lambda: strong)() is strong
 
 
 LIKE_JAX: dict[str, Callable[[Any, Any, Any], Any]] = {
