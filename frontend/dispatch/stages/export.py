@@ -347,8 +347,6 @@ def _foreign_bytes_fault(data: bytes) -> str | None:
 
 def _is_flatbuffer(data: bytes) -> bool:
     """Return whether bytes begin with the position of a table, and its list of fields exists."""
-    if len(data) < 8:
-        return False
     table = int.from_bytes(data[:4], "little")
     if not 4 <= table <= len(data) - 4:
         return False

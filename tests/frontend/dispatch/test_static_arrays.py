@@ -81,3 +81,10 @@ def test_an_array_of_floats_is_no_permutation() -> None:
     with pytest.raises(ArgumentError) as caught:
         lax.transpose(X, wrong)
     assert str(caught.value).startswith("argument permutation of transpose is f32[2]; it must be ")
+
+
+def test_errors_show_arrays_as_they_were_given() -> None:
+    wrong: Any = np.array([3.0, 4.0])
+    with pytest.raises(ArgumentError) as caught:
+        snp.reshape(X, wrong)
+    assert str(caught.value).startswith("reshape does not accept (float32[3, 4], float64[2]): ")

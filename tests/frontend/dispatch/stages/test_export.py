@@ -259,10 +259,12 @@ def test_other_bytes_are_errors(change: Any, fault: str) -> None:
     [
         {0: b"\0"},  # The table overlaps its own position.
         {0: b"\r"},  # The table is beyond the end.
+        {0: b"\x0e", 14: b"\x06"},  # So are two bytes of its offset.
         {8: b"\2"},  # The list of fields lacks its size and that of the table.
         {8: b"\5"},  # An odd size.
         {8: b"\n"},  # The list of fields is beyond the end.
         {12: b"\x09"},  # The list of fields overlaps the position of the table.
+        {12: b"\x14"},  # The list of fields is before the beginning.
         {12: b"\xff\xff\xff\xff"},
     ],
 )
