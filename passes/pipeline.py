@@ -354,6 +354,8 @@ def _unknown_pass_message(name: str, options: str) -> str:
             f"the default pipeline has no options, got {options!r}; write the pass with its "
             "options before or after the step default"
         )
+    if name == EMPTY_STEP:
+        return f"the step none stands for no pass and has no options, got {options!r}"
     names = PASSES.names()
     hint = suggest_name(name, names) or (
         "--load mypass.py or shardir.extend.load_plugin loads the passes of a file; the passes "

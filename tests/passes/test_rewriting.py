@@ -59,12 +59,48 @@ def test_a_program_without_shardings_runs_on_the_first_mesh() -> None:
     assert Pipeline.parse("partition")(unsharded) is unsharded
 
 
-def test_a_program_on_a_single_device_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("params", "second", "result", "found"),
+    [
+        ("%a: f32[4@-]", "f32[4@-]", "f32[4@-]", "the argument %a"),
+        ("%z: f32[4], %a: f32[4@-]", "f32[4]", "f32[4]", "the argument %a"),
+        ("%a: f32[4]", "f32[4@-]", "f32[4@-]", "%c"),
+        ("%a: f32[4]", "f32[4]", "f32[4@-]", "result 1"),
+    ],
+)
+def test_a_program_on_a_single_device_is_refused(
+    params: str, second: str, result: str, found: str
+) -> None:
+    text = f"""\
+mesh @m = [] devices=[0]
+func @f({params}) -> (f32[4], {result}) {{
+  %b = neg(%a) : f32[4]
+  %c = neg(%b) : {second}
+  return %b, %c
+}}
+"""
     with pytest.raises(PartitionError) as caught:
-        Pipeline.parse("partition")(parse(program("mesh @m = [] devices=[0]\n", "f32[4@-]")))
+        Pipeline.parse("partition")(parse(text))
     assert str(caught.value) == (
-        "@f has values on the single device of @m, such as the argument %a; a program that is "
+        f"@f has values on the single device of @m, such as {found}; a program that is "
         "partitioned runs on a mesh with axes: shard an argument, or leave the sharding out"
+    )
+
+
+def test_the_value_on_another_mesh_is_named() -> None:
+    text = """\
+mesh @m = [x=2]
+mesh @n = [y=2]
+func @f(%a: f32[4]) -> (f32[4@x] on @m, f32[4@y] on @n) {
+  %b = neg(%a) : f32[4]
+  return %b, %b
+}
+"""
+    with pytest.raises(PartitionError) as caught:
+        Pipeline.parse("partition")(parse(text))
+    assert str(caught.value) == (
+        "@f has values on the meshes @m and @n; a program runs on one mesh: state the sharding of "
+        "result 1 on @m"
     )
 
 

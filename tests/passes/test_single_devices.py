@@ -230,7 +230,7 @@ def test_tokens_order_the_operations_of_a_device(pipeline: str) -> None:
     ],
     ids=["a device outside of the mesh", "a token", "a manual computation", "two meshes"],
 )
-@pytest.mark.parametrize("pipeline", [DEFAULT_PIPELINE, SHARDY_PIPELINE])
+@pytest.mark.parametrize("pipeline", ["partition", DEFAULT_PIPELINE, SHARDY_PIPELINE])
 def test_programs_that_cannot_be_replicated_are_refused(
     program: str, error: str, pipeline: str
 ) -> None:

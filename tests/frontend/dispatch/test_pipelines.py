@@ -106,6 +106,7 @@ def test_positions_extend_the_default_pipeline() -> None:
         ("default,overlapp", "no pass is called 'overlapp'; did you mean 'overlap'?"),
         ("default{x=1}", "the default pipeline has no options, got 'x=1'; write the pass with its "
          "options before or after the step default"),
+        ("none{x=1}", "the step none stands for no pass and has no options, got 'x=1'"),
         ("double-negation", "no pass is called 'double-negation'; --load mypass.py or "
          "shardir.extend.load_plugin loads the passes of a file; the passes are "
          + ", ".join(PASSES.names())),
