@@ -48,7 +48,7 @@ def raise_argument_error(
 
     If `error` states that an argument is not an array, the new message names the argument.
     """
-    if isinstance(error, NotAnArrayError) and error.about:
+    if isinstance(error, NotAnArrayError):
         _name_argument(error, fun, name, args, options)
     if isinstance(error, TypeError) and not isinstance(error, ShardirError):
         check_call_signature(fun, name, args, options)
@@ -143,7 +143,7 @@ def _label_arguments(
 ) -> list[tuple[str, object]]:
     """Return the arguments of a call of `fun` with the names of their parameters."""
     _, names, variadic = parameter_names(fun)
-    rest = (f"{variadic or 'args'}.{i}" for i in range(len(args) - len(names)))
+    rest = (f"{variadic}.{i}" for i in range(len(args) - len(names)))
     return [*zip((*names, *rest), args, strict=False), *options.items()]
 
 

@@ -13,9 +13,15 @@ import shardir as sd
 from shardir import NamedSharding, PartitionSpec as P, lax, numpy as snp, optim, random
 from shardir.errors import (
     OperationTypeError,
+    OutOfMemoryError,
     ParseError,
     PipelineError,
     ShardirError,
+)
+from shardir.frontend.argument_errors import (
+    locate_errors,
+    raise_memory_error,
+    with_argument_errors,
 )
 from shardir.frontend.errors import (
     ArgumentError,
@@ -331,6 +337,11 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "snp.array",
     ),
     (
+        lambda: snp.meshgrid(X, [1, "a"]),
+        NotAnArrayError,
+        "argument xi.1.1 of meshgrid is 'a' of type str, which is not an array",
+    ),
+    (
         lambda: snp.add([1] * 300, 1),
         NotAnArrayError,
         "argument x of add is [" + "1, " * 18 + "1,... of type list, which is not an array; make "
@@ -369,6 +380,40 @@ def test_errors_of_user_functions_propagate_unchanged() -> None:
     with pytest.raises(ValueError, match="invalid literal") as caught:
         lax.associative_scan(broken, snp.ones(4))
     assert not isinstance(caught.value, ShardirError)
+
+
+def test_errors_of_libraries_name_the_function() -> None:
+    """NumPy raises the error in a function that is written in Python."""
+    with pytest.raises(ArgumentError) as caught:
+        with_argument_errors(np.broadcast_shapes)((2,), (3,))
+    text = str(caught.value)
+    assert text.startswith("broadcast_shapes does not accept ((2,), (3,)): shape mismatch: ")
+
+
+def test_a_located_error_propagates_unchanged() -> None:
+    error = ShapeError("the sizes differ\n --> model.py:7:1")
+
+    def broken() -> None:
+        raise error
+
+    with pytest.raises(ShapeError) as caught:
+        locate_errors(broken)()
+    assert caught.value is error
+
+
+def test_an_error_about_no_argument_keeps_its_text() -> None:
+    def broken(x: object) -> None:
+        raise NotAnArrayError("the result is no array")
+
+    with pytest.raises(NotAnArrayError, match=r"^the result is no array$"):
+        with_argument_errors(broken)(X)
+
+
+def test_an_error_of_memory_keeps_its_state() -> None:
+    error = OutOfMemoryError("no memory for 4.0 PiB")
+    with pytest.raises(OutOfMemoryError, match=r"^no memory for 4\.0 PiB\n") as caught:
+        raise_memory_error("exp", error)
+    assert caught.value is error
 
 
 def test_errors_of_properties_propagate_unchanged() -> None:

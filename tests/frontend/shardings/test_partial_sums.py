@@ -249,6 +249,32 @@ def test_only_conversions_to_fewer_bits_keep_sums_of_integers_unreduced(executor
         np.testing.assert_array_equal(np.asarray(sd.jit(lambda a: a // 3)(pending)), numbers // 3)
 
 
+def test_values_keep_unreduced_and_reduced_axes() -> None:
+    both = reshard(ROWS, P(unreduced={"x"}, reduced={"y"}))
+    assert str(sd.typeof(both.T)) == "float32[4,8]{U:x, R:y}"
+
+
+def test_a_reshape_without_common_factors_keeps_reduced_axes() -> None:
+    copied = reshard(ROWS[:3], P(reduced={"y"}))
+    assert str(sd.typeof(copied.reshape(4, 3))) == "float32[4,3]{R:y}"
+
+
+def test_scalars_and_conditions_have_no_reduced_axes() -> None:
+    copied = reshard(ROWS, P(reduced={"y"}))
+    assert str(sd.typeof(lax.pad(copied, 0.0, [(1, 1, 0), (0, 0, 0)]))) == "float32[10,4]{R:y}"
+    assert str(sd.typeof(lax.select(ROWS > 3, copied, copied))) == "float32[8,4]{R:y}"
+
+
+def test_sums_over_different_axes_are_not_added() -> None:
+    first, second = (reshard(ROWS, P(unreduced={axis})) for axis in "xy")
+    with pytest.raises(ShardingTypeError) as caught:
+        first + second
+    assert str(caught.value).splitlines()[0] == (
+        "operand 0 of add, float32[8,4]{U:x}, holds partial sums over 'x', and add is not linear "
+        "in its unreduced operands alone; reshard it first (sharding.reshard)"
+    )
+
+
 def test_a_factor_of_an_unreduced_value_is_reduced(executor: str) -> None:
     pending = reshard(ROWS, P(unreduced={"x"}))
     for factor in (2, np.float32(2), reshard(ROWS, P()), reshard(ROWS, P(reduced={"y"}))):
