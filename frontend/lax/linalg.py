@@ -137,9 +137,9 @@ def eig(
 
 
 @public()
-def lu(x: ArrayLike) -> tuple[Tracer, ...]:
+def lu(x: ArrayLike) -> list[Tracer]:
     """Return L and U in one matrix, the pivots, and the corresponding permutation of the rows."""
-    return emit_results("lu", as_tracer(x))
+    return list(emit_results("lu", as_tracer(x)))
 
 
 @public(static=("permutation_size",))
@@ -205,25 +205,26 @@ def householder_product(a: ArrayLike, taus: object) -> Tracer:
 
 
 @public()
-def hessenberg(a: ArrayLike) -> tuple[Tracer, Tracer]:
+def hessenberg(a: ArrayLike) -> list[Tracer]:
     """Return the Hessenberg form of square matrices with the vectors of the reflections below it.
 
     The second result has the scales of the reflections, as those of `householder_product`. The
     matrix is Q H Q^H; H is zero below the first diagonal below the main one.
     """
     (x,) = promote_square_matrices("hessenberg", a)
-    return householder.reduce_to_hessenberg(x)
+    return list(householder.reduce_to_hessenberg(x))
 
 
 @public(static=("lower",))
-def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Tracer, Tracer, Tracer, Tracer]:
+def tridiagonal(a: ArrayLike, *, lower: bool = True) -> list[Tracer]:
     """Return the tridiagonal form of Hermitian matrices with the vectors of the reflections.
 
     Only one triangle is read, the lower one if `lower`. The other results are the real diagonal,
     the real diagonal beside it, and the scales of the reflections, as in LAPACK's `hetrd`.
     """
     (x,) = promote_square_matrices("tridiagonal", a)
-    return householder.reduce_to_tridiagonal(x, check_flag("lower of tridiagonal", lower))
+    parts = householder.reduce_to_tridiagonal(x, check_flag("lower of tridiagonal", lower))
+    return list(parts)
 
 
 @public(static=("left", "transpose"))
@@ -261,7 +262,7 @@ def ormqr(
 def schur(
     x: ArrayLike, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
     select_callable: object = None,
-) -> tuple[Tracer, ...]:  # fmt: skip
+) -> list[Tracer]:  # fmt: skip
     """Return T, and with `compute_schur_vectors` unitary Z, with Z T Z^H = x.
 
     T is upper triangular; of a real matrix it is real, with blocks of two rows for pairs of complex
@@ -275,8 +276,8 @@ def schur(
         )  # fmt: skip
     (v,) = promote_square_matrices("schur", x)
     if compute_schur_vectors:
-        return emit_results("schur", v, vectors=True)
-    return (emit("schur", v, vectors=False),)
+        return list(emit_results("schur", v, vectors=True))
+    return [emit("schur", v, vectors=False)]
 
 
 @public(static=("symmetrize_output",))

@@ -44,8 +44,8 @@ from shardir.ir.types import COMPLEX_OF
 
 
 @public(static=("output",))
-def schur(a: ArrayLike, output: str = "real") -> tuple[Tracer, Tracer]:
-    """Return T and unitary Z with Z T Z^H = a, for square matrices.
+def schur(a: ArrayLike, output: str = "real") -> list[Tracer]:
+    """Return T and unitary Z, in a list, with Z T Z^H = a, for square matrices.
 
     T is upper triangular if `a` is complex or `output` is "complex"; otherwise it has blocks of two
     rows for pairs of complex eigenvalues. There is no derivative. Raise `ArgumentError` for another
@@ -58,8 +58,7 @@ def schur(a: ArrayLike, output: str = "real") -> tuple[Tracer, Tracer]:
     (x,) = promote_square_matrices("schur", a)
     if output == "complex":
         x = _as_complex(x)
-    form, basis = emit_results("schur", x, vectors=True)
-    return form, basis
+    return list(emit_results("schur", x, vectors=True))
 
 
 def _as_complex(x: Tracer) -> Tracer:

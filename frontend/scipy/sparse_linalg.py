@@ -15,7 +15,7 @@ from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import custom_solves, loops
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import array_conversion, filling
-from shardir.frontend.numpy.elementwise import complex_parts, math_functions, selection
+from shardir.frontend.numpy.elementwise import complex_parts, float_parts, math_functions, selection
 from shardir.frontend.numpy.linear_algebra import contraction, linalg
 from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.numpy.tracer_helpers.product_precision import Precision
@@ -72,11 +72,12 @@ def gmres(
     A: Operator, b: PyTree, x0: PyTree = None, *, tol: float = 1e-5, atol: float = 0.0,
     restart: int = 20, maxiter: int | None = None, M: Operator | None = None,
     solve_method: str = "batched",
-) -> tuple[PyTree, None]:  # fmt: skip
-    """Return (x, None) with A x = b by generalized minimal residuals; see `cg`.
+) -> tuple[PyTree, Tracer]:  # fmt: skip
+    """Return (x, info) with A x = b by generalized minimal residuals; see `cg`.
 
-    `A` is any invertible operator. A subspace of `restart` vectors is built before each update of
-    the solution; `maxiter` is the number of these cycles. The preconditioned residual is minimized.
+    `info` is -1 if `x` contains NaN, and 0 otherwise, also if the iteration did not converge. `A`
+    is any invertible operator. A subspace of `restart` vectors is built before each update of the
+    solution; `maxiter` is the number of these cycles. The preconditioned residual is minimized.
     `solve_method` is accepted ("batched" or "incremental"): both give the result of "batched".
 
     Y. Saad and M. Schultz, GMRES: a generalized minimal residual algorithm, 1986.
@@ -89,7 +90,8 @@ def gmres(
         )
     size = sum(leaf.size for leaf in map(array_conversion.asarray, tree.leaves(b)))
     method = partial(_minimal_residuals, restart=min(restart, size))
-    return _solve("gmres", method, A, b, x0, tol, atol, maxiter, M, False)
+    x, _ = _solve("gmres", method, A, b, x0, tol, atol, maxiter, M, False)
+    return x, selection.where(float_parts.isnan(_squared_norm(x)), -1, 0)
 
 
 def _solve(

@@ -334,7 +334,7 @@ class GridIndexer:
             ) from None
         if isinstance(coordinates, np.ndarray):
             return asarray(coordinates)
-        return tuple(asarray(each) for each in coordinates)
+        return [asarray(each) for each in coordinates]
 
     def __repr__(self) -> str:
         return f"shardir.numpy.{self._name}"
@@ -355,7 +355,7 @@ mgrid = GridIndexer("mgrid", np.mgrid.__getitem__)
 A step of nj means n values, ends included.
 """
 ogrid = GridIndexer("ogrid", np.ogrid.__getitem__)
-"""`ogrid[0:3, 0:1:5j]` returns the coordinates of a grid as arrays that broadcast to it.
+"""`ogrid[0:3, 0:1:5j]` returns the coordinates of a grid as a list of arrays that broadcast to it.
 
 A step of nj means n values, ends included.
 """

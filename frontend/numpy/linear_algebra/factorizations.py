@@ -6,6 +6,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.indexing import take
 from shardir.frontend.numpy.linear_algebra.matrix_helpers import (
+    EighResult,
     EigResult,
     QRResult,
     SVDResult,
@@ -119,7 +120,7 @@ def svdvals(x: ArrayLike, /) -> Tracer:
 
 
 @public(static=("UPLO", "symmetrize_input"))
-def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EigResult:
+def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Return the eigenvalues of Hermitian matrices in ascending order, and eigenvectors as columns.
 
     Without `symmetrize_input` only the triangle `UPLO` is read, "L" by default.
@@ -128,7 +129,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     values, vectors = emit_results(
         "eigh", _select_triangle("eigh", x, UPLO, symmetrize_input), vectors=True
     )
-    return EigResult(values, vectors)
+    return EighResult(values, vectors)
 
 
 @public(static=("UPLO", "symmetrize_input"))

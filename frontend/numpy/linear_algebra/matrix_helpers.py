@@ -39,6 +39,13 @@ class EigResult(NamedTuple):
     eigenvectors: Tracer
 
 
+class EighResult(NamedTuple):
+    """Eigenvalues of Hermitian matrices, and eigenvectors as columns."""
+
+    eigenvalues: Tracer
+    eigenvectors: Tracer
+
+
 class SVDResult(NamedTuple):
     """The singular value decomposition of a matrix: U, the singular values, V^H."""
 
