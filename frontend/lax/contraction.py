@@ -204,7 +204,7 @@ class RaggedDotDimensionNumbers:
 
     `dot_dimension_numbers` are those of `dot_general`. `lhs_ragged_dimensions` is the one dimension
     of `lhs` that consists of groups, `rhs_group_dimensions` the dimension of `rhs` that numbers
-    them: none if the ragged dimension is contracted.
+    them: none if the ragged dimension is contracted or a batch dimension.
     """
 
     dot_dimension_numbers: DotDimensionNumbers
@@ -213,6 +213,14 @@ class RaggedDotDimensionNumbers:
     """The dimension of `lhs` that consists of groups."""
     rhs_group_dimensions: Sequence[int]
     """The dimension of `rhs` that numbers the groups, if there is one."""
+
+    def __post_init__(self) -> None:
+        """Convert lists to tuples, as JAX does, so that the dimensions have a hash."""
+        (contracted, others), (batch, other_batch) = self.dot_dimension_numbers
+        pairs = (tuple(contracted), tuple(others)), (tuple(batch), tuple(other_batch))
+        object.__setattr__(self, "dot_dimension_numbers", pairs)
+        for name in ("lhs_ragged_dimensions", "rhs_group_dimensions"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
 @public(static=("ragged_dot_dimension_numbers", "precision", "preferred_element_type"))
@@ -229,41 +237,87 @@ def ragged_dot_general(
 ) -> Tracer:
     """Contract consecutive groups of `lhs`, each with its part of `rhs`.
 
-    `group_sizes` is the vector of the sizes of the groups along the ragged dimension. If that
-    dimension is contracted, the result has a leading dimension with the product of each group.
-    Remaining elements count as zeros. Raise `OperationTypeError` for a ragged batch dimension, for
-    sizes that are no vector, and for an offset of groups.
+    `group_sizes` is the vector of the sizes of the groups along the ragged dimension, or has such a
+    vector for each index of the dimensions of the same kind before it, and of the batch dimensions
+    before those. If the ragged dimension is contracted, the result has a leading dimension with the
+    product of each group. Remaining elements count as zeros. If it is a batch dimension, the sizes
+    have no effect, as in JAX. Raise `OperationTypeError` for sizes of another shape, and for an
+    offset of groups.
     """
     x, y, sizes = as_tracer(lhs), as_tracer(rhs), as_tracer(group_sizes)
     numbers = ragged_dot_dimension_numbers
     (contracted, others), (batch, other_batch) = numbers.dot_dimension_numbers
     ragged, group = tuple(numbers.lhs_ragged_dimensions), tuple(numbers.rhs_group_dimensions)
-    if len(ragged) != 1 or ragged[0] in batch or sizes.ndim != 1 or group_offset is not None:
+    if len(ragged) != 1 or not 0 <= ragged[0] < x.ndim or group_offset is not None:
         raise OperationTypeError(
             with_location(
-                "ragged_dot_general takes one ragged dimension, which is not a batch dimension, a "
-                "vector of sizes, and no group_offset; map it over the batch, or write an einsum"
+                f"ragged_dot_general takes one ragged dimension of lhs, from 0 to {x.ndim - 1}, "
+                f"and no group_offset; got {ragged}"
+                f"{'' if group_offset is None else ' and an offset'}"
             )
         )
-    is_contracted = ragged[0] in contracted
-    if is_contracted != (not group):
+    is_free = ragged[0] not in (*contracted, *batch)
+    if len(group) != is_free:
         raise OperationTypeError(
             with_location(
-                "rhs of ragged_dot_general has one group dimension if the ragged dimension is not "
-                f"contracted, and none if it is; got {group}"
+                "rhs of ragged_dot_general has one group dimension if the ragged dimension is "
+                f"neither contracted nor a batch dimension, and none otherwise; got {group}"
             )
         )
-    ends = cumulative.cumsum(sizes)
-    number = ranges.arange(x.shape[ragged[0]], dtype=ends.dtype)
-    member = (number >= (ends - sizes)[:, None]) & (number < ends[:, None])
-    shape = [sizes.shape[0], *(1,) * x.ndim]
-    shape[ragged[0] + 1] = x.shape[ragged[0]]
-    parts = selection.where(reshape(member, shape), x, 0)
-    inner = tuple(dim + 1 for dim in contracted)
-    dims = (
-        ((*((0,) if group else ()), *inner), (*group, *others)),
-        (tuple(dim + 1 for dim in batch), tuple(other_batch)),
-    )
-    made = dot_general(parts, y, dims, precision, preferred_element_type)
-    # `dot_general` orders batch dimensions first; the groups precede them.
-    return reshaping.moveaxis(made, len(batch), 0) if is_contracted and batch else made
+    outer = _outer_dimensions(x, ragged[0], contracted, batch)
+    _check_group_sizes(sizes, [x.shape[dim] for dim in outer])
+    if ragged[0] in batch:
+        return dot_general(x, y, numbers.dot_dimension_numbers, precision, preferred_element_type)
+    parts = _mask_groups(x, sizes, ragged[0], outer)
+    inner, inner_batch = _next_dimensions(contracted), _next_dimensions(batch)
+    if is_free:
+        pairs = ((0, *inner), (*group, *others)), (inner_batch, tuple(other_batch))
+    else:  # Both are masked, because infinite elements of other groups times zero are NaN.
+        to_rhs = dict(zip((*contracted, *batch), (*others, *other_batch), strict=True))
+        y = _mask_groups(y, sizes, to_rhs[ragged[0]], [to_rhs[dim] for dim in outer])
+        batches = (0, *inner_batch), (0, *_next_dimensions(other_batch))
+        pairs = (inner, _next_dimensions(others)), batches
+    return dot_general(parts, y, pairs, precision, preferred_element_type)
+
+
+def _next_dimensions(dims: Sequence[int]) -> tuple[int, ...]:
+    """Return dimensions of an array as those of the array with another dimension in front."""
+    return tuple(dim + 1 for dim in dims)
+
+
+def _outer_dimensions(
+    x: Tracer, ragged: int, contracted: Sequence[int], batch: Sequence[int]
+) -> list[int]:
+    """Return the dimensions whose indices may have group sizes of their own."""
+    if ragged in batch:
+        return list(batch[: batch.index(ragged)])
+    same = contracted
+    if ragged not in contracted:
+        same = [dim for dim in range(x.ndim) if dim not in (*contracted, *batch)]
+    return [*batch, *same[: same.index(ragged)]]
+
+
+def _check_group_sizes(sizes: Tracer, outer: Sequence[int]) -> None:
+    if sizes.ndim != 1 and (sizes.ndim == 0 or sizes.shape[:-1] != tuple(outer)):
+        expected = f" or ({', '.join(map(str, outer))}, groups)" if outer else ""
+        raise OperationTypeError(
+            with_location(
+                f"group_sizes of ragged_dot_general has the shape (groups,){expected}, got "
+                f"{sizes.shape}"
+            )
+        )
+
+
+def _mask_groups(x: Tracer, sizes: Tracer, ragged: int, outer: Sequence[int]) -> Tracer:
+    """Return the elements of each group of an array, and zeros for the others, with the group as
+    first dimension."""
+    ends = cumulative.cumsum(sizes, axis=-1)
+    number = ranges.arange(x.shape[ragged], dtype=ends.dtype)
+    member = (number >= (ends - sizes)[..., None]) & (number < ends[..., None])
+    dims = [*outer, ragged] if sizes.ndim > 1 else [ragged]
+    order = sorted(range(len(dims)), key=dims.__getitem__)
+    # The dimensions of `member` are the outer ones, the group, and the ragged one.
+    position = [*range(len(dims) - 1), len(dims)]
+    member = reshaping.transpose(member, (len(dims) - 1, *(position[i] for i in order)))
+    shape = [size if dim in dims else 1 for dim, size in enumerate(x.shape)]
+    return selection.where(reshape(member, [sizes.shape[-1], *shape]), x, 0)

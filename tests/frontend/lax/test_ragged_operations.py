@@ -1,5 +1,6 @@
 """Ragged exchanges and contractions, against NumPy and JAX."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from shardir import lax
 from shardir.errors import OperationTypeError
 from shardir.frontend.errors import ShapeError
 from shardir.sharding import PartitionSpec as P
+from tests.error_assertions import assert_raises_exactly
 from tests.optional_dependencies import require
 
 DEVICES, ROWS, CAPACITY = 4, 12, 20
@@ -78,42 +80,96 @@ def test_shapes_of_a_ragged_exchange_are_checked() -> None:
         call(ones, ones, two, two, two, np.ones(3, np.int32))
 
 
-@pytest.mark.parametrize("kind", ["rows", "contracted", "contracted with a batch"])
+def drawn(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype("f")
+
+
+def drawn_sizes(*shape: int) -> Any:
+    return RANDOM.integers(0, 4, shape).astype(np.int32)
+
+
+CONTRACTIONS: dict[str, tuple[Any, Any, Any, Any]] = {
+    "rows": (((((1,), (1,)), ((), ())), (0,), (0,)), drawn(6, 4), drawn(3, 4, 5), (3,)),
+    "lists": ((([[1], [1]], [[], []]), [0], [0]), drawn(6, 4), drawn(3, 4, 5), (3,)),
+    "rows with a batch": (
+        ((((3,), (2,)), ((1,), (1,))), (2,), (0,)),
+        drawn(2, 3, 9, 4),
+        drawn(4, 3, 4, 5),
+        (3, 2, 4),
+    ),
+    "contracted": (((((1,), (0,)), ((), ())), (1,), ()), drawn(4, 6), drawn(6, 5), (3,)),
+    "contracted with a batch": (
+        ((((2,), (1,)), ((0,), (0,))), (2,), ()),
+        drawn(2, 4, 6),
+        drawn(2, 6, 5),
+        (3,),
+    ),
+    "contracted with sizes of each batch": (
+        ((((2,), (1,)), ((0,), (0,))), (2,), ()),
+        drawn(2, 4, 6),
+        drawn(2, 6, 5),
+        (2, 3),
+    ),
+    "second contracted dimension": (
+        ((((0, 2), (1, 0)), ((3,), (2,))), (2,), ()),
+        drawn(2, 6, 9, 3),
+        drawn(9, 2, 3, 5),
+        (3, 2, 4),
+    ),
+    "batch": (((((2,), (1,)), ((0,), (0,))), (0,), ()), drawn(6, 2, 4), drawn(6, 4, 5), (3,)),
+}
+
+
+@pytest.mark.parametrize("kind", CONTRACTIONS)
 def test_ragged_contractions_are_those_of_jax(kind: str) -> None:
     require("jax")
     from jax import lax as jax_lax
 
-    sizes = np.array([2, 0, 3], np.int32)
-    if kind == "rows":
-        x, y = RANDOM.standard_normal((6, 4)), RANDOM.standard_normal((3, 4, 5))
-        numbers: Any = ((((1,), (1,)), ((), ())), (0,), (0,))
-    elif kind == "contracted":
-        x, y = RANDOM.standard_normal((4, 6)), RANDOM.standard_normal((6, 5))
-        numbers = ((((1,), (0,)), ((), ())), (1,), ())
-    else:
-        x, y = RANDOM.standard_normal((2, 4, 6)), RANDOM.standard_normal((2, 6, 5))
-        numbers = ((((2,), (1,)), ((0,), (0,))), (2,), ())
-        sizes = np.array([2, 0, 3], np.int32)
-    x, y = x.astype("f"), y.astype("f")
-    got = lax.ragged_dot_general(x, y, sizes, lax.RaggedDotDimensionNumbers(*numbers))
-    theirs = jax_lax.RaggedDotDimensionNumbers(*numbers)
-    if kind == "contracted with a batch":
-        expected = np.stack(
-            [
-                np.einsum("bmk,bkn->bmn", x[..., first : first + n], y[:, first : first + n])
-                for first, n in ((0, 2), (2, 0), (2, 3))
-            ]
-        )
-    else:
-        expected = np.asarray(jax_lax.ragged_dot_general(x, y, sizes, theirs))
-    assert got.dtype == expected.dtype
-    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    numbers, x, y, shape = CONTRACTIONS[kind]
+    sizes = drawn_sizes(*shape)
+    ours, theirs = lax.RaggedDotDimensionNumbers(*numbers), jax_lax.RaggedDotDimensionNumbers
+    expected = np.asarray(jax_lax.ragged_dot_general(x, y, sizes, theirs(*numbers)))
+    for call in (lax.ragged_dot_general, sd.jit(lax.ragged_dot_general, static_argnums=3)):
+        got = call(x, y, sizes, ours)
+        assert got.dtype == expected.dtype
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_unsupported_ragged_contractions_are_refused() -> None:
-    numbers = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), ())
-    with pytest.raises(OperationTypeError, match="has one group dimension if the ragged dimension"):
-        lax.ragged_dot_general(snp.ones((4, 3)), snp.ones((2, 3, 5)), np.ones(2, int), numbers)
-    numbers = lax.RaggedDotDimensionNumbers((((2,), (1,)), ((0,), (0,))), (0,), ())
-    with pytest.raises(OperationTypeError, match="one ragged dimension, which is not a batch"):
-        lax.ragged_dot_general(snp.ones((2, 4, 3)), snp.ones((2, 3, 5)), np.ones(2, int), numbers)
+def test_infinite_elements_do_not_reach_the_products_of_other_groups() -> None:
+    x, y = drawn(4, 6), drawn(6, 5)
+    y[5] = np.inf
+    numbers = lax.RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), (1,), ())
+    got = np.asarray(lax.ragged_dot_general(x, y, np.array([4, 2], np.int32), numbers))
+    np.testing.assert_allclose(got[0], x[:, :4] @ y[:4], 1e-5, 1e-6)
+    assert not np.isfinite(got[1]).any()
+
+
+def test_wrong_ragged_contractions_are_refused() -> None:
+    def call(sizes: Any, *numbers: Any, offset: Any = None) -> Any:
+        x, y = snp.ones((2, 4, 3)), snp.ones((2, 3, 5))
+        numbers_of = lax.RaggedDotDimensionNumbers(*numbers)
+        return lax.ragged_dot_general(x, y, sizes, numbers_of, group_offset=offset)
+
+    batched, two = (((2,), (1,)), ((0,), (0,))), np.ones(2, np.int32)
+    group = (
+        "rhs of ragged_dot_general has one group dimension if the ragged dimension is neither "
+        "contracted nor a batch dimension, and none otherwise; got "
+    )
+    ragged = (
+        "ragged_dot_general takes one ragged dimension of lhs, from 0 to 2, and no group_offset"
+    )
+    shape = "group_sizes of ragged_dot_general has the shape (groups,)"
+    batches = f"{shape} or (2, groups)"
+    cases: list[tuple[Callable[[], Any], str]] = [
+        (lambda: call(two, batched, (1,), ()), f"{group}()"),
+        (lambda: call(two, batched, (0,), (0,)), f"{group}(0,)"),
+        (lambda: call(two, batched, (2,), (0,)), f"{group}(0,)"),
+        (lambda: call(two, batched, (3,), ()), f"{ragged}; got (3,)"),
+        (lambda: call(two, batched, (1, 2), ()), f"{ragged}; got (1, 2)"),
+        (lambda: call(two, batched, (2,), (), offset=1), f"{ragged}; got (2,) and an offset"),
+        (lambda: call(two[0], batched, (2,), ()), f"{batches}, got ()"),
+        (lambda: call(two.reshape(2, 1, 1), batched, (2,), ()), f"{batches}, got (2, 1, 1)"),
+        (lambda: call(two[:, None], batched, (0,), ()), f"{shape}, got (2, 1)"),
+    ]  # fmt: skip
+    for refused, text in cases:
+        assert_raises_exactly(refused, OperationTypeError, text)
