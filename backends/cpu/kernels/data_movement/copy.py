@@ -28,17 +28,18 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
     grid_kernel,
 )
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, StridedLoop, loop_nest_of
-from shardir.backends.cpu.kernels.data_movement.streamed_transpose import StreamedItems
+from shardir.backends.cpu.kernels.data_movement.streamed_transpose import LineStores, StreamedItems
 
 BLOCK_BYTES = 64 << 10
 """Bytes of a block."""
 CONFLICT_DISTANCE_BYTES = 1024
-"""Addresses whose distance is a multiple of this conflict in a cache: for rows at such a distance,
-other blocks are transposed."""
+"""Addresses whose distance is a multiple of this conflict in a cache."""
+CONFLICT_TOLERANCE_BYTES = 8
+"""Difference from such a distance at which 16 rows still have conflicting lines."""
 ROW_BY_ROW_BLOCK = (512, 64)
-"""Rows and columns of a transposed block whose target rows conflict. With AVX-512 on one core of a
-Zen 4, the transpose of 4096 x 4096 f32 moves 30 GB/s, and 20 GB/s with blocks of 64 rows and 512
-columns that are written column by column (a negation moves 46 GB/s)."""
+"""Rows and columns of a transposed block of tiles if only the rows of its target conflict. Several
+cache lines of a row are written before those of the next row: on one core of a Zen 4, the transpose
+of 256 x 784 f32 moves 88 GB/s, and 56 GB/s column by column."""
 MAX_SPLIT_TILES = 2
 """Maximum tiles that the rows of one loop fill if those of the next loop are transposed with
 them."""
@@ -122,7 +123,8 @@ def plan_copy(
             return split
         short = min(partners[-1].extent, inner.extent) if partners else 1
         if transpose_tiles.tile_side(size, machine, short) > 1:
-            return _tiles(views, found, partners[-1], size, machine, may_stream, streaming)
+            streaming |= may_stream and target.nbytes >= machine.shared_cache_bytes // 4
+            return _tiles(views, found, partners[-1], size, machine, streaming)
         if inner.strides[0] == -size and inner.extent >= 8:
             return _reverse(views, found, size)
     return _items(views, found, size)
@@ -277,21 +279,35 @@ def _split_tiles(
     return CopyPlan(f"copy_split_tiles{size}", body, grid, views[1].nbytes / 10, extra)
 
 
-def _streams_lines(
+def _line_stores(
     items: StreamedItems,
     row: StridedLoop,
     column: StridedLoop,
+    streaming: bool,
     whole: bool,
     machine: HostDescription,
-) -> bool:
-    """Return whether a transpose streams cache lines that it joins from transposed ones, unless
-    the target consists of `whole` lines."""
-    least = 1 if whole else MIN_JOINED_LINES
-    return (
-        row.extent >= items.per_line
-        and column.extent >= least * items.per_line
+) -> LineStores | None:
+    """Return how a transpose of whole cache lines stores them, or None if it transposes smaller
+    tiles; the target consists of `whole` lines or not."""
+    per_line = items.per_line
+    if row.extent < per_line or column.extent < per_line:
+        return None
+    if streaming and whole:
+        return LineStores.STREAMED
+    if (
+        streaming
+        and column.extent >= MIN_JOINED_LINES * per_line
         and streamed_transpose.has_line_permutation(items, machine)
-    )
+    ):
+        return LineStores.JOINED
+    has_conflicts = _is_near_conflict(row.strides[1]) and _is_near_conflict(column.strides[0])
+    return LineStores.ORDINARY if has_conflicts else None
+
+
+def _is_near_conflict(distance: int) -> bool:
+    """Return whether two addresses at a distance conflict, or lines next to them."""
+    over = abs(distance) % CONFLICT_DISTANCE_BYTES
+    return min(over, CONFLICT_DISTANCE_BYTES - over) <= CONFLICT_TOLERANCE_BYTES
 
 
 def _lines(
@@ -299,15 +315,23 @@ def _lines(
     found: LoopNest,
     row: StridedLoop,
     items: StreamedItems,
-    whole: bool,
+    stores: LineStores,
 ) -> CopyPlan:
     column = found.loops[-1]
-    rows = streamed_transpose.run_rows(items.nbytes)
-    columns = streamed_transpose.block_columns(items, column.extent)
+    rows, columns = streamed_transpose.block_shape(items, stores, column.extent)
     unit = "" if items.unit == min(items.nbytes, 8) else f"_of_{items.unit}"
+    is_split = any(
+        number % CACHE_LINE_BYTES
+        for number in (
+            views[0].offset,
+            *(loop.strides[0] for loop in found.loops if loop is not row),
+        )
+    )
+    verb = "copy" if stores is LineStores.ORDINARY else "stream"
+    suffix = "_joined" if stores is LineStores.JOINED else "_split" if is_split else ""
     return CopyPlan(
-        f"stream_lines{items.nbytes}{unit}{'' if whole else '_joined'}",
-        partial(streamed_transpose.copy_lines, items, not whole),
+        f"{verb}_lines{items.nbytes}{unit}{suffix}",
+        partial(streamed_transpose.copy_lines, items, stores, is_split),
         block_grid_of(views, found, row, column, rows, columns),
         views[1].nbytes / 14,
     )
@@ -319,11 +343,9 @@ def _tiles(
     row: StridedLoop,
     size: int,
     machine: HostDescription,
-    may_stream: bool,
     streaming: bool,
 ) -> CopyPlan:
     column = found.loops[-1]
-    side = transpose_tiles.tile_side(size, machine, min(row.extent, column.extent))
     whole = not any(
         number % CACHE_LINE_BYTES
         for number in (
@@ -332,26 +354,14 @@ def _tiles(
             *(loop.strides[1] for loop in found.loops[:-1]),
         )
     )
-    has_conflicts = row.strides[1] % CONFLICT_DISTANCE_BYTES == 0
-    # Row by row, a block writes several cache lines of a row before those of the next row. Tiles
-    # that read half a line do so only if the other half stays in the cache until it is read.
-    row_by_row = has_conflicts and (
-        side * size == CACHE_LINE_BYTES or column.strides[0] % CONFLICT_DISTANCE_BYTES != 0
-    )
-    rows, columns = 512 // size * 8, 512 // size
-    if row_by_row:
-        rows, columns = ROW_BY_ROW_BLOCK
-    elif has_conflicts and size >= 4:
-        rows, columns = 256 // size, 2048 // size
-    streaming |= may_stream and views[1].nbytes >= machine.shared_cache_bytes // 4
     items = StreamedItems(size, min(views[1].itemsize, 8))
-    keeps_tiles = row_by_row and whole and row.extent % side == 0 and size >= 4
-    if streaming and not keeps_tiles and _streams_lines(items, row, column, whole, machine):
-        return _lines(views, found, row, items, whole)
-    streaming = streaming and whole and row.extent % side == 0
-    body = partial(transpose_tiles.copy_tiles, size, side, streaming, row_by_row)
+    if stores := _line_stores(items, row, column, streaming, whole, machine):
+        return _lines(views, found, row, items, stores)
+    side = transpose_tiles.tile_side(size, machine, min(row.extent, column.extent))
+    row_by_row = row.strides[1] % CONFLICT_DISTANCE_BYTES == 0
+    rows, columns = ROW_BY_ROW_BLOCK if row_by_row else (512 // size * 8, 512 // size)
     grid = block_grid_of(views, found, row, column, max(rows, side), max(columns, side))
     few = "" if side == transpose_tiles.tile_side(size, machine) else f"_of_{side}"
     order = "_row_by_row" if row_by_row else ""
-    name = f"copy_tiles{size}{few}{order}{_streaming_suffix(streaming)}"
-    return CopyPlan(name, body, grid, views[1].nbytes / 10)
+    body = partial(transpose_tiles.copy_tiles, size, side, row_by_row)
+    return CopyPlan(f"copy_tiles{size}{few}{order}", body, grid, views[1].nbytes / 10)

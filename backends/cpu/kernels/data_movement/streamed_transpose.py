@@ -1,17 +1,18 @@
-"""Transposes of arrays that exceed the caches, by streaming stores of whole cache lines.
+"""Transposes by whole cache lines, of arrays that exceed the caches or whose lines conflict.
 
-The target is contiguous along columns, the source along rows. A step reads one cache line of as
-many columns as a line has items, and transposes them to lines of the target. Steps advance along
-the rows of the source, so that its lines are read in order.
+The target is contiguous along columns, the source along rows. A tile reads one cache line of as
+many columns as a line has items, and transposes them to lines of the target. `skewed_order` states
+the order of the tiles.
 
-If the rows of the target do not begin at cache lines, a line of the target consists of the end of
-one transposed line and the start of the next one, which the two-source permutations of AVX-512
-join. The scratch memory of the worker holds the transposed lines of the previous columns. Without
-streaming stores, each line of the target would be read before it is written.
+Arrays that exceed the caches are written by streaming stores, without which each line of the target
+would be read before it is written. If the rows of the target do not begin at cache lines, a line of
+the target consists of the end of one transposed line and the start of the next one, which the
+two-source permutations of AVX-512 join. The scratch memory of the worker holds the transposed lines
+of the previous columns.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
@@ -21,24 +22,51 @@ from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescriptio
 from shardir.backends.cpu.kernels.data_movement import transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.copy_bodies import item_type
+from shardir.backends.cpu.kernels.data_movement.skewed_order import SkewedOrder, each_skewed_tile
 
 RUN_BYTES = 8192
 """Bytes of a column that a block reads in order. On one core of a Zen 4, the transpose of 4000 x
 4000 f32 moves 43 GB/s, and 35, 29 and 30 GB/s with runs of 4, 2 and 1 KiB (a copy moves 44)."""
 MAX_RUN_ROWS = 2048
-"""Maximum rows of a block; the scratch memory holds two lines for each."""
+"""Maximum rows of a block; the scratch memory holds a line for each."""
+ORDINARY_BLOCK_ROWS = MAX_RUN_ROWS // 4
+"""Maximum rows of a block of arrays in the caches, which are shared among several tasks."""
 BLOCK_ROW_BYTES = 8192
-"""Bytes of a row of the target in a block, about. The first and the last line of such a row are
+"""Bytes of a row of joined lines in a block, about. The first and the last line of such a row are
 read before they are written; rows of 2,048 bytes take 4 percent more time."""
 PREFETCH_BYTES = 256
-"""Distance at which lines of the source are prefetched. The transpose of 4000 x 4000 f32 moves 37
-GB/s without prefetches, since the processor does not prefetch as many columns at the same time.
-Columns of items of 1 and 2 bytes are too many for the first cache: prefetched into the second one,
-4000 x 4000 u16 move 38 GB/s instead of 28."""
+"""Distance at which lines of the source are prefetched into the second-level cache, since the
+processor does not prefetch as many columns at the same time. On one core of a Zen 4, the transpose
+of 4001 x 3999 f64 moves 40 GB/s, and 27 GB/s with half of this distance."""
+ALIGNED_ORDER = SkewedOrder(columns=256, group=2, delay=1)
+"""The order if columns of the source begin at cache lines. On one core of a Zen 4, the transpose of
+4096 x 4096 f32 moves 43 GB/s, 38 GB/s if all tiles are delayed, and 30 GB/s without delays (a copy
+moves 46)."""
+SPLIT_ORDER = SkewedOrder(columns=128, group=1, delay=4)
+"""The order if columns of the source do not begin at cache lines, so that a tile reads two lines of
+each. The transpose of 4096 x 4097 f32 moves 24 GB/s, and 20 GB/s in the order of aligned columns,
+that of 4000 x 4001 f32 45 GB/s instead of 30."""
+JOINED_ORDER = SkewedOrder(columns=64, group=1, delay=1)
+"""The order of tiles whose lines are joined with those of the tile to the left, which requires that
+no tile is in the same step as that one. The lines of a strip stay in the first-level cache: with
+256 columns, the transpose of 4001 x 3999 f32 moves 20 GB/s instead of 36."""
 PERMUTED_ITEMS = {1: ("qi", "avx512vbmi"), 2: ("hi", "avx512bw"), 4: ("d", "avx512bw"),
                   8: ("q", "avx512bw")}  # fmt: skip
 """The suffix of the two-source permutation of items of a size in bytes, and the feature that it and
 masked stores of bytes require."""
+
+
+Index = LLVMValue | int
+"""The number of a line in a tile."""
+
+
+class LineStores(Enum):
+    """How lines of the target are stored."""
+
+    ORDINARY = "ordinary"
+    STREAMED = "streamed"
+    JOINED = "joined"
+    """Streamed, after they have been joined from transposed lines."""
 
 
 class StreamedItems(NamedTuple):
@@ -68,27 +96,47 @@ def run_rows(nbytes: int) -> int:
     return min(RUN_BYTES // nbytes, MAX_RUN_ROWS)
 
 
-def block_columns(items: StreamedItems, extent: int) -> int:
-    """Return the columns of a block, whole cache lines, so that all blocks are about as long."""
+def block_shape(items: StreamedItems, stores: LineStores, extent: int) -> tuple[int, int]:
+    """Return the rows and columns of a block of rows of `extent` items; blocks of joined lines are
+    about as long."""
+    rows = run_rows(items.nbytes)
+    if stores is LineStores.STREAMED:
+        return rows, ALIGNED_ORDER.columns
+    if stores is LineStores.ORDINARY:
+        return min(rows, ORDINARY_BLOCK_ROWS), ALIGNED_ORDER.columns
     count = max(1, extent * items.nbytes // BLOCK_ROW_BYTES)
-    return -(-extent // (count * items.per_line)) * items.per_line
+    return rows, -(-extent // (count * items.per_line)) * items.per_line
 
 
-def copy_lines(items: StreamedItems, joined: bool, f: LLVMFunction, block: GridBlock) -> None:
-    """Copy a block; unless `joined`, the target consists of whole cache lines.
+def copy_lines(
+    items: StreamedItems,
+    stores: LineStores,
+    is_split: bool,
+    f: LLVMFunction,
+    block: GridBlock,
+) -> None:
+    """Copy a block; the target consists of whole cache lines if `stores` is `STREAMED`, and columns
+    of the source do not begin at cache lines if `is_split`.
 
     Blocks that are narrower than a cache line are copied by other tiles.
     """
     per_line = items.per_line
     fits = block.rows.is_("uge", per_line) & block.columns.is_("uge", per_line)
-    if not joined:
+    if stores is LineStores.STREAMED:
         fits = fits & line_offset(block.addresses[1]).is_("eq", 0)
     side = transpose_tiles.tile_side(items.nbytes, f.machine)
-    copy = _copy_joined if joined else _copy_aligned
+
+    def lines() -> None:
+        if stores is LineStores.JOINED:
+            _copy_joined(f, items, block)
+        else:
+            order = SPLIT_ORDER if is_split else ALIGNED_ORDER
+            _copy_whole(f, items, stores is LineStores.STREAMED, order, block)
+
     f.if_else(
         fits,
-        lambda: copy(f, items, block),
-        lambda: transpose_tiles.copy_tiles(items.nbytes, side, False, False, f, block),
+        lines,
+        lambda: transpose_tiles.copy_tiles(items.nbytes, side, False, f, block),
     )
 
 
@@ -97,120 +145,136 @@ def line_offset(address: LLVMValue) -> LLVMValue:
     return address.to("i64", "ptrtoint") & (CACHE_LINE_BYTES - 1)
 
 
-def _copy_aligned(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
-    stride = block.row_strides[1]
-    with f.loop(0, block.columns, items.per_line) as column:
-        target = f.offset(block.addresses[1], column * items.nbytes)
+def _copy_whole(
+    f: LLVMFunction, items: StreamedItems, streaming: bool, order: SkewedOrder, block: GridBlock
+) -> None:
+    columns = f.value(0, "i64"), block.columns
+    with each_skewed_tile(f, order, items.per_line, block.rows, columns) as tile:
 
-        def store_line(row: LLVMValue, line: LLVMValue) -> None:
-            f.store(line, f.offset(target, row * stride), CACHE_LINE_BYTES, streaming=True)
+        def store_line(number: Index, line: LLVMValue) -> None:
+            at = _target(f, items, block, tile.row + number, tile.column)
+            f.store(line, at, CACHE_LINE_BYTES if streaming else 1, streaming)
 
-        _transpose_columns(f, items, block, column, False, store_line)
+        _transpose_tile(f, items, block, tile.row, tile.column, False, store_line)
 
 
 def _copy_joined(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
     """Copy a block whose rows begin and end at any item of a cache line.
 
-    The lines of the first columns are kept until those of the next ones are known. The columns that
-    fill no line are kept in the same way, and then the ends of all rows are written.
+    The lines of each tile are kept until those of the next columns are known. The columns that
+    fill no line are transposed in the same way, and joined to the ends of all rows.
     """
-    half = run_rows(items.nbytes) * CACHE_LINE_BYTES
-    whole = block.columns - block.columns % items.per_line
-    turn = f.variable("i64", 0)
+    per_line = items.per_line
+    tile_bytes = per_line * CACHE_LINE_BYTES
+    whole = block.columns - block.columns % per_line
+    zero = f.value(0, "i64")
+    # The lines of the last tiles of strips are kept until the next strip, those of others until
+    # the next tile in the strip is computed.
+    strip = f.offset(block.scratch, run_rows(items.nbytes) * CACHE_LINE_BYTES)
 
-    def address_of_kept(row: LLVMValue, is_current: bool) -> LLVMValue:
-        start = turn.get() if is_current else half - turn.get()
-        return f.offset(block.scratch, start + row * CACHE_LINE_BYTES)
+    def kept_line(tile: LLVMValue, number: Index) -> LLVMValue:
+        return f.offset(tile, number * CACHE_LINE_BYTES)
 
-    def load_kept(row: LLVMValue, is_current: bool) -> LLVMValue:
-        return f.load(address_of_kept(row, is_current), items.line_type, CACHE_LINE_BYTES)
+    def load_kept(tile: LLVMValue, number: Index) -> LLVMValue:
+        return f.load(kept_line(tile, number), items.line_type, CACHE_LINE_BYTES)
 
-    def keep(row: LLVMValue, line: LLVMValue) -> None:
-        f.store(line, address_of_kept(row, True), CACHE_LINE_BYTES)
+    def each_step(column: LLVMValue, put: Callable[..., None]) -> None:
+        with f.loop(0, block.rows, per_line) as start:
+            row = f.umin(start, block.rows - per_line)
+            kept = f.offset(block.scratch, start * CACHE_LINE_BYTES)
+            _transpose_tile(f, items, block, row, column, True, partial(put, row, kept))
 
-    def target(row: LLVMValue, column: LLVMValue) -> LLVMValue:
-        at = row * block.row_strides[1] + column * items.nbytes
-        return f.offset(block.addresses[1], at)
+    def begin(row: LLVMValue, kept: LLVMValue, number: Index, line: LLVMValue) -> None:
+        f.store(line, kept_line(kept, number), CACHE_LINE_BYTES)
+        at = _target(f, items, block, row + number, zero)
+        _store_bytes(f, line, at, CACHE_LINE_BYTES - line_offset(at))
 
-    def begin() -> None:
-        with f.loop(0, block.rows) as row:
-            at = target(row, f.value(0, "i64"))
-            _store_bytes(f, load_kept(row, True), at, CACHE_LINE_BYTES - line_offset(at))
-        turn.set(half - turn.get())
-        with f.loop(items.per_line, whole, items.per_line) as column:
+    def finish(row: LLVMValue, kept: LLVMValue, number: Index, line: LLVMValue) -> None:
+        at = _target(f, items, block, row + number, whole)
+        off = line_offset(at)
+        left = off + (block.columns - whole) * items.nbytes
+        start = f.offset(at, -off)
+        _store_bytes(f, _join_lines(f, items, load_kept(kept, number), line, off), start, left)
+        with f.when(left.is_("ugt", CACHE_LINE_BYTES)):
+            beyond = _join_lines(f, items, line, line, off)
+            next_line = f.offset(start, CACHE_LINE_BYTES)
+            _store_bytes(f, beyond, next_line, left - CACHE_LINE_BYTES)
 
-            def store_joined(row: LLVMValue, line: LLVMValue) -> None:
-                at = target(row, column)
-                off = line_offset(at)
-                joined = _join_lines(f, items, load_kept(row, False), line, off)
-                keep(row, line)
-                f.store(joined, f.offset(at, -off), CACHE_LINE_BYTES, streaming=True)
+    each_step(zero, begin)
+    columns = f.value(per_line, "i64"), whole
+    with each_skewed_tile(f, JOINED_ORDER, per_line, block.rows, columns) as tile:
+        last = f.offset(block.scratch, tile.step * tile_bytes)
+        within = f.offset(strip, tile.number * tile_bytes)
+        kept = f.select(tile.is_last, last, within)
+        previous = f.select(tile.number.is_("eq", 0), last, f.offset(within, -tile_bytes))
 
-            _transpose_columns(f, items, block, column, False, store_joined)
-            turn.set(half - turn.get())
-
-    def finish() -> None:
-        with f.loop(0, block.rows) as row:
-            at = target(row, whole)
-            previous, line = load_kept(row, False), load_kept(row, True)
+        def store_joined(number: Index, line: LLVMValue) -> None:
+            at = _target(f, items, block, tile.row + number, tile.column)
             off = line_offset(at)
-            left = off + (block.columns - whole) * items.nbytes
-            start = f.offset(at, -off)
-            _store_bytes(f, _join_lines(f, items, previous, line, off), start, left)
-            with f.when(left.is_("ugt", CACHE_LINE_BYTES)):
-                beyond = _join_lines(f, items, line, line, off)
-                next_line = f.offset(start, CACHE_LINE_BYTES)
-                _store_bytes(f, beyond, next_line, left - CACHE_LINE_BYTES)
+            joined = _join_lines(f, items, load_kept(previous, number), line, off)
+            f.store(line, kept_line(kept, number), CACHE_LINE_BYTES)
+            f.store(joined, f.offset(at, -off), CACHE_LINE_BYTES, streaming=True)
 
-    with f.loop(0, 2) as end:
-        _transpose_columns(f, items, block, end * whole, True, keep)
-        f.if_else(end.is_("eq", 0), begin, finish)
+        _transpose_tile(f, items, block, tile.row, tile.column, False, store_joined)
+    each_step(whole, finish)
 
 
-def _transpose_columns(
+def _target(
+    f: LLVMFunction, items: StreamedItems, block: GridBlock, row: LLVMValue, column: LLVMValue
+) -> LLVMValue:
+    at = row * block.row_strides[1] + column * items.nbytes
+    return f.offset(block.addresses[1], at)
+
+
+def _transpose_tile(
     f: LLVMFunction,
     items: StreamedItems,
     block: GridBlock,
+    row: LLVMValue,
     column: LLVMValue,
     is_clamped: bool,
-    put: Callable[[LLVMValue, LLVMValue], None],
+    put: Callable[[Index, LLVMValue], None],
 ) -> None:
-    """Transpose as many columns as a line has items, and pass on each line of the target with its
-    row; `is_clamped` repeats the last column of the block in place of those beyond it.
-
-    The last step overlaps the one before it, so that some lines occur twice. Items of 1 and 2 bytes
-    would need too many registers: the scratch memory holds the parts of their lines.
+    """Transpose as many rows and columns as a line has items, and pass on each line of the target
+    with its number; `is_clamped` repeats the last column of the block in place of those beyond it.
     """
     nbytes, per_line = items.nbytes, items.per_line
-    stride = block.column_strides[0]
-    is_small = per_line > transpose_tiles.INTERLEAVE_BYTES
+    side = transpose_tiles.tile_side(nbytes, f.machine)
+    at = f.offset(block.addresses[0], row * nbytes)
 
-    @contextmanager
-    def each_step() -> Iterator[LLVMValue]:
-        with f.loop(0, block.rows, per_line) as row:
-            yield f.umin(row, block.rows - per_line)
+    def column_address(index: LLVMValue) -> LLVMValue:
+        index = f.umin(index, block.columns - 1) if is_clamped else index
+        return f.offset(at, index * block.column_strides[0])
 
-    def load_columns(row: LLVMValue, first: LLVMValue, count: int) -> list[LLVMValue]:
+    def load_columns(first: LLVMValue, count: int) -> list[LLVMValue]:
         found = []
-        at = f.offset(block.addresses[0], row * nbytes)
         for i in range(count):
-            index = f.umin(first + i, block.columns - 1) if is_clamped else first + i
-            address = f.offset(at, index * stride)
+            address = column_address(first + i)
             if not is_clamped:
-                prefetch(f, f.offset(address, PREFETCH_BYTES), cache_level=2 if is_small else 1)
+                prefetch(f, f.offset(address, PREFETCH_BYTES), cache_level=2)
             found.append(f.load(address, transpose_tiles.vector_type(nbytes, per_line), 1))
         return found
 
-    def put_line(row: LLVMValue, line: LLVMValue) -> None:
-        put(row, line if line.type == items.line_type else line.to(items.line_type, "bitcast"))
+    def put_line(number: Index, line: LLVMValue) -> None:
+        put(number, line if line.type == items.line_type else line.to(items.line_type, "bitcast"))
 
-    with each_step() as row:
-        if is_small:
-            _transpose_parts(f, items, block, partial(load_columns, row), row, column, put_line)
-        else:
-            tile = transpose_tiles.transpose_tile(f, load_columns(row, column, per_line), nbytes)
-            for i, line in enumerate(tile):
-                put_line(row + i, line)
+    if side == per_line:
+        tile = transpose_tiles.transpose_tile(f, load_columns(column, per_line), nbytes)
+        for i, line in enumerate(tile):
+            put_line(i, line)
+    elif f.machine.vector_bytes == CACHE_LINE_BYTES:
+        _transpose_parts(f, items, block, load_columns, column, put_line)
+    else:
+        first = column_address(column)
+        for i in range(per_line):
+            prefetch(f, f.offset(column_address(column + i), PREFETCH_BYTES), cache_level=2)
+        with f.loop(0, per_line, side) as start:
+            source = f.offset(first, start * nbytes)
+            lines = transpose_tiles.load_tiles(
+                f, nbytes, side, per_line // side, source, block.column_strides[0]
+            )
+            for i, line in enumerate(lines):
+                put_line(start + i, line)
 
 
 def _transpose_parts(
@@ -218,16 +282,19 @@ def _transpose_parts(
     items: StreamedItems,
     block: GridBlock,
     load_columns: Callable[[LLVMValue, int], list[LLVMValue]],
-    row: LLVMValue,
     column: LLVMValue,
-    put_line: Callable[[LLVMValue, LLVMValue], None],
+    put_line: Callable[[Index, LLVMValue], None],
 ) -> None:
-    """Transpose groups of columns one after the other, and join the parts of lines that they
-    are."""
+    """Transpose groups of columns one after the other, and join the parts of lines that they are.
+
+    The lines of items of 1 and 2 bytes would need too many registers: the scratch memory holds
+    their parts.
+    """
     nbytes, per_line = items.nbytes, items.per_line
     width = transpose_tiles.INTERLEAVE_BYTES // nbytes
     part_type = transpose_tiles.vector_type(nbytes, width)
-    parts = f.offset(block.scratch, 2 * run_rows(nbytes) * CACHE_LINE_BYTES)
+    kept_lines = run_rows(nbytes) + max(JOINED_ORDER.columns, per_line)
+    parts = f.offset(block.scratch, kept_lines * CACHE_LINE_BYTES)
     with f.loop(0, per_line, width) as first:
         columns = load_columns(column + first, width)
         vectors = transpose_tiles.interleave_rows(f, columns, per_line, width)
@@ -241,7 +308,7 @@ def _transpose_parts(
                 f.load(f.offset(place, run * nbytes + group * CACHE_LINE_BYTES), part_type, 1)
                 for group in range(0, per_line, width)
             ]
-            put_line(row + lane + run, transpose_tiles.concatenate(f, pieces))
+            put_line(lane + run, transpose_tiles.concatenate(f, pieces))
 
 
 def _join_lines(

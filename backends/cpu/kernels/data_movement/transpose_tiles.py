@@ -39,7 +39,7 @@ def copy_split_tiles(nbytes: int, size: int, f: LLVMFunction, block: GridBlock) 
             source = f.offset(block.addresses[0], column * block.column_strides[0] + row * nbytes)
             target = f.offset(block.addresses[1], column * nbytes)
             outer_row, inner_row = row // inner, row % inner
-            for line in _load_tiles(f, nbytes, size, count, source, block.column_strides[0]):
+            for line in load_tiles(f, nbytes, size, count, source, block.column_strides[0]):
                 at = outer_row * block.row_strides[1] + inner_row * stride
                 f.store(line, f.offset(target, at), 1)
                 is_last = inner_row.is_("eq", inner - 1)
@@ -66,76 +66,42 @@ def tiles_per_cache_line(nbytes: int, size: int) -> int:
     return max(1, CACHE_LINE_BYTES // (size * nbytes))
 
 
-def copy_tiles(
-    nbytes: int, size: int, streaming: bool, row_by_row: bool, f: LLVMFunction, block: GridBlock
-) -> None:
+def copy_tiles(nbytes: int, size: int, row_by_row: bool, f: LLVMFunction, block: GridBlock) -> None:
     """Copy a block with transposed tiles of `size` items on a side; the last ones overlap.
 
     Tiles with short rows are stored side by side, so that full cache lines are written. With
-    `streaming`, blocks consist of full cache lines, and all of them are aligned if the first is.
-    With `row_by_row`, the inner loop advances along the rows of the target, otherwise along those
-    of the source.
+    `row_by_row`, the inner loop advances along the rows of the target, otherwise along those of the
+    source.
     """
     many = tiles_per_cache_line(nbytes, size)
     rows, columns = block.rows, block.columns
+    source_stride, target_stride = block.column_strides[0], block.row_strides[1]
 
-    def tiles(count: int, streaming: bool) -> None:
+    def tiles(count: int) -> None:
         across = size * count
-        row_loop = (0, rows, size)
-        column_loop = (0, columns, across)
-        outer, inner = (row_loop, column_loop) if row_by_row else (column_loop, row_loop)
+        loops = (0, columns, across), (0, rows, size)
+        outer, inner = reversed(loops) if row_by_row else loops
         with f.loop(*outer) as a, f.loop(*inner) as b:
-            row, column = (a, b) if row_by_row else (b, a)
-            row, column = f.umin(row, rows - size), f.umin(column, columns - across)
-            source, target = block.addresses
-            source_stride, target_stride = block.column_strides[0], block.row_strides[1]
-            _transpose_tiles(
-                f,
-                nbytes,
-                size,
-                count,
-                f.offset(source, column * source_stride + row * nbytes),
-                source_stride,
-                f.offset(target, row * target_stride + column * nbytes),
-                target_stride,
-                streaming,
-            )
-
-    if streaming:
-        off = block.addresses[1].to("i64", "ptrtoint") & (CACHE_LINE_BYTES - 1)
-        f.if_else(off.is_("eq", 0), lambda: tiles(many, True), lambda: tiles(many, False))
-        return
+            column, row = (b, a) if row_by_row else (a, b)
+            column, row = f.umin(column, columns - across), f.umin(row, rows - size)
+            source = f.offset(block.addresses[0], column * source_stride + row * nbytes)
+            target = f.offset(block.addresses[1], row * target_stride + column * nbytes)
+            for line in load_tiles(f, nbytes, size, count, source, source_stride):
+                f.store(line, target, 1)
+                target = f.offset(target, target_stride)
 
     def otherwise() -> None:
         fits = rows.is_("uge", size) & columns.is_("uge", size)
-        f.if_else(fits, lambda: tiles(1, False), lambda: copy_items(nbytes, f, block))
+        f.if_else(fits, lambda: tiles(1), lambda: copy_items(nbytes, f, block))
 
     if many == 1:
         otherwise()
         return
     fits = rows.is_("uge", size) & columns.is_("uge", size * many)
-    f.if_else(fits, lambda: tiles(many, False), otherwise)
+    f.if_else(fits, lambda: tiles(many), otherwise)
 
 
-def _transpose_tiles(
-    f: LLVMFunction,
-    nbytes: int,
-    size: int,
-    count: int,
-    source: LLVMValue,
-    source_stride: LLVMValue,
-    target: LLVMValue,
-    target_stride: LLVMValue,
-    streaming: bool,
-) -> None:
-    """Transpose `count` tiles that are adjacent in the target."""
-    at = target
-    for value in _load_tiles(f, nbytes, size, count, source, source_stride):
-        f.store(value, at, CACHE_LINE_BYTES if streaming else 1, streaming)
-        at = f.offset(at, target_stride)
-
-
-def _load_tiles(
+def load_tiles(
     f: LLVMFunction,
     nbytes: int,
     size: int,

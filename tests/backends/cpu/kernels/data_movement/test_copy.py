@@ -62,7 +62,7 @@ def test_row_copies_write_only_their_elements(dtype: str, shift: int, count: int
     ("make", "kernel"),
     [
         (lambda x: x, "copy_rows_streaming"),
-        (lambda x: x.T, "copy_tiles4_row_by_row_streaming"),
+        (lambda x: x.T, "stream_lines4"),
         (lambda x: np.broadcast_to(x[:, :1], x.shape), "fill_rows4_streaming"),
         (lambda x: x[:, ::-1], "reverse_rows4"),
     ],
@@ -95,36 +95,39 @@ def test_streaming_stores_write_only_the_bytes_of_each_row(
     assert (memory[start + surroundings.size :] == 9).all()
 
 
-@pytest.mark.parametrize(("more_rows", "suffix"), [(0, ""), (16, "_streaming")])
+@pytest.mark.parametrize(("more_rows", "kernel"), [(0, "copy_tiles4"), (16, "stream_lines4")])
 def test_transposes_of_a_quarter_of_the_shared_cache_use_streaming_stores(
-    more_rows: int, suffix: str
+    more_rows: int, kernel: str
 ) -> None:
     machine = replace(host_machine(), vector_bytes=32, shared_cache_bytes=2 << 20)
     rows = machine.shared_cache_bytes // 4 // (4 * 1008) // 16 * 16 + more_rows
     x, surroundings = integer_array((1008, rows), "f4"), np.zeros(rows * 1008 + 16, "f4")
     start = -surroundings.ctypes.data % 64 // 4
     out = surroundings[start : start + rows * 1008].reshape(rows, 1008)
-    assert copy_and_compare(x.T, out, machine=machine) == [f"copy_tiles4{suffix}"]
+    assert copy_and_compare(x.T, out, machine=machine) == [kernel]
 
 
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize(
-    ("shape", "vector_bytes", "order"),
+    ("shape", "kernel"),
     [
-        ((1024, 1024), 64, "_row_by_row"),
-        ((1024, 1024), 32, ""),
-        ((1024, 1008), 32, "_row_by_row"),
-        ((1008, 1024), 64, ""),
+        ((1024, 1024), "copy_lines4"),
+        ((512, 1026), "copy_lines4_split"),
+        ((1022, 1024), "copy_lines4"),
+        ((1020, 1024), "copy_tiles4"),
+        ((1024, 1008), "copy_tiles4_row_by_row"),
+        ((1008, 1024), "copy_tiles4"),
     ],
 )
-def test_conflicting_rows_are_written_several_cache_lines_at_a_time(
-    shape: tuple[int, int], vector_bytes: int, order: str
+def test_conflicting_rows_are_transposed_in_another_order(
+    shape: tuple[int, int], kernel: str, vector_bytes: int
 ) -> None:
-    """Tiles of vectors of 32 bytes read half a cache line. If the lines of the source conflict too,
-    the other half would not stay in the cache."""
+    """Whole cache lines are transposed if the lines of the source and of the target conflict. If
+    only those of the target do, several lines of a row are written at a time."""
     machine = replace(host_machine(), vector_bytes=vector_bytes, shared_cache_bytes=1 << 30)
     out = np.zeros(shape[::-1], "f4")
     found = copy_and_compare(integer_array(shape, "f4").T, out, machine=machine)
-    assert found == [f"copy_tiles4{order}"]
+    assert found == [kernel]
 
 
 @settings(max_examples=30)

@@ -11,8 +11,9 @@ from hypothesis import given, settings, strategies as st
 from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases, plan_copy
 from shardir.backends.cpu.kernels.data_movement.streamed_transpose import (
+    LineStores,
     StreamedItems,
-    block_columns,
+    block_shape,
     has_line_permutation,
     run_rows,
 )
@@ -62,9 +63,10 @@ def test_rows_of_any_length_and_alignment_are_transposed(dtype: str, data: st.Da
     width = columns + data.draw(st.integers(0, per_line), "more columns")
     x = integer_array((columns, rows), dtype)
     name = transpose(x, width, offset)
-    is_whole = columns % per_line == 0 and width % per_line == 0
-    if not is_whole or width * x.itemsize % 1024:
-        assert name == f"stream_lines{x.itemsize}{'' if is_whole else '_joined'}"
+    if columns % per_line or width % per_line:
+        assert name == f"stream_lines{x.itemsize}_joined"
+    else:
+        assert name == f"stream_lines{x.itemsize}{'_split' if rows % per_line else ''}"
 
 
 @needs_permutations
@@ -119,6 +121,43 @@ def test_whole_lines_of_memory_that_begins_at_no_line_are_transposed() -> None:
     assert [phase.kernel.name for phase in phases] == ["moves_stream_lines4"]
 
 
+LINE_ITEMS = [
+    (dtype, vector_bytes)
+    for dtype, nbytes in ITEM_BYTES.items()
+    for vector_bytes in (16, 32, 64)
+    if nbytes < vector_bytes
+]
+
+
+@pytest.mark.parametrize(("dtype", "vector_bytes"), LINE_ITEMS)
+@pytest.mark.parametrize("lines", [1, 2, 7])
+@pytest.mark.parametrize("more", [0, 3])
+def test_whole_lines_are_transposed(dtype: str, vector_bytes: int, lines: int, more: int) -> None:
+    """Columns of one or two strips, with rows that begin at cache lines or not."""
+    per_line = 64 // ITEM_BYTES[dtype]
+    machine = replace(STREAMING, vector_bytes=vector_bytes)
+    x = integer_array((40 * lines // 8 * per_line + per_line, 8 * per_line + more), dtype)
+    is_split = more * x.itemsize % 64 != 0
+    expected = f"stream_lines{x.itemsize}{'_split' * is_split}"
+    assert transpose(x, x.shape[0], 0, machine) == expected
+
+
+@pytest.mark.parametrize(("dtype", "vector_bytes"), LINE_ITEMS)
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_conflicting_lines_in_the_caches_are_transposed(
+    dtype: str, vector_bytes: int, more: int
+) -> None:
+    """Rows at a distance near a multiple of 1,024 bytes, of any length and alignment; the rest of
+    the target is unchanged."""
+    nbytes = ITEM_BYTES[dtype]
+    more = 0 if nbytes > 8 else more
+    machine = replace(host_machine(), vector_bytes=vector_bytes, shared_cache_bytes=1 << 30)
+    memory = integer_array((700 // nbytes, 1024 // nbytes + more), dtype)
+    x = memory[:, 1 : 650 // nbytes]
+    name = transpose(x, 1024 // nbytes + more, 3, machine)
+    assert name == f"copy_lines{nbytes}{'_split' * (more != 0)}"
+
+
 def planned_name(shape: tuple[int, int], dtype: str, machine: HostDescription) -> str:
     harness = RuleHarness(1, machine)
     x, out = np.zeros(shape, dtype), np.zeros(shape[::-1], dtype)
@@ -129,9 +168,10 @@ def planned_name(shape: tuple[int, int], dtype: str, machine: HostDescription) -
     ("shape", "dtype", "name"),
     [
         ((4001, 999), "f4", "stream_lines4_joined"),
-        ((4016, 1000), "f4", "stream_lines4"),
-        ((4096, 1024), "f4", "copy_tiles4_row_by_row_streaming"),
-        ((4096, 1025), "f4", "stream_lines4"),
+        ((4016, 1000), "f4", "stream_lines4_split"),
+        ((4016, 1008), "f4", "stream_lines4"),
+        ((4096, 1024), "f4", "stream_lines4"),
+        ((4096, 1025), "f4", "stream_lines4_split"),
         ((4096, 1024), "i2", "stream_lines2"),
         ((100, 40000), "f4", "copy_tiles4"),
         ((40000, 15), "f4", "copy_tiles4_of_8"),
@@ -139,8 +179,7 @@ def planned_name(shape: tuple[int, int], dtype: str, machine: HostDescription) -
     ],
 )
 def test_large_transposes_stream_lines(shape: tuple[int, int], dtype: str, name: str) -> None:
-    """This processor lacks permutations of bytes. Conflicting rows of whole lines are written
-    several lines at a time, and rows of few lines are not streamed."""
+    """This processor lacks permutations of bytes. Rows of few lines are not streamed."""
     machine = replace(SAPPHIRE_RAPIDS, shared_cache_bytes=1 << 20)
     assert planned_name(shape, dtype, machine) == name
 
@@ -151,9 +190,17 @@ def test_lines_are_joined_with_avx512_only(machine: HostDescription) -> None:
     assert planned_name((4001, 999), "f4", small) == "copy_tiles4"
 
 
-def test_blocks_have_about_as_many_columns() -> None:
+def test_blocks_of_joined_lines_have_about_as_many_columns() -> None:
     items = StreamedItems(4, 4)
-    assert [block_columns(items, n) for n in (100, 2048, 4097, 6200)] == [112, 2048, 2064, 2080]
+    found = [block_shape(items, LineStores.JOINED, n) for n in (100, 2048, 4097, 6200)]
+    assert found == [(2048, 112), (2048, 2048), (2048, 2064), (2048, 2080)]
+
+
+@pytest.mark.parametrize(("nbytes", "rows"), [(1, 2048), (4, 2048), (8, 1024), (16, 512)])
+def test_blocks_of_arrays_in_the_caches_have_fewer_rows(nbytes: int, rows: int) -> None:
+    items = StreamedItems(nbytes, min(nbytes, 8))
+    assert block_shape(items, LineStores.STREAMED, 4096) == (rows, 256)
+    assert block_shape(items, LineStores.ORDINARY, 4096) == (512, 256)
 
 
 def test_a_transpose_of_small_arrays_is_not_streamed() -> None:
