@@ -171,6 +171,15 @@ def test_an_unreduced_target_needs_no_communication() -> None:
     assert (step.kind, dict(step.attrs), step.nbytes) == ("unreduce", {"axes": (X,)}, 0)
 
 
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_sums_are_complete_before_maxima_begin(planner: str) -> None:
+    dims = Sharding.of("m", [(), ()]).dims
+    sums = Sharding("m", dims, unreduced=(X,))
+    maxima = replace(sums, reduction="max")
+    assert names(plan_reshard(sums, maxima, TYPE, planner)) == ["all-reduce", "unreduce"]
+    assert names(plan_reshard(maxima, maxima, TYPE, planner)) == []
+
+
 def test_halves_and_thirds_of_one_axis_are_gathered_and_sliced() -> None:
     half, third = Axis("w", 1, 2), Axis("w", 1, 3)
     steps = plan_reshard(
