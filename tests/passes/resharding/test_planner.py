@@ -171,6 +171,14 @@ def test_an_unreduced_target_needs_no_communication() -> None:
     assert (step.kind, dict(step.attrs), step.nbytes) == ("unreduce", {"axes": (X,)}, 0)
 
 
+def test_the_greedy_plan_may_receive_more() -> None:
+    source, target = Sharding.of("m", [(X, Y), ()]), Sharding.of("m", [(Y,), (X,)])
+    assert names(plan_reshard(source, target, TYPE)) == ["all-to-all", "all-to-all"]
+    greedy = plan_reshard(source, target, TYPE, "greedy")
+    assert names(greedy) == ["collective-permute", "all-to-all"]
+    assert received_bytes(source, target) < received_bytes(source, target, planner="greedy")
+
+
 @pytest.mark.parametrize("planner", PLANNERS)
 def test_sums_are_complete_before_maxima_begin(planner: str) -> None:
     dims = Sharding.of("m", [(), ()]).dims
