@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import monotonic
 from types import FunctionType
-from typing import cast
+from typing import TypeVar, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ from tests.mutation.mutants import install, recording_codes, report_guards
 from tests.mutation.processes import ForkedProcess, passes
 
 ROOT = Path(__file__).resolve().parents[2]
+_Kind = TypeVar("_Kind")
 PACKAGES = ("shardir", "passes", "frontend", "backends")
 
 
@@ -151,13 +152,29 @@ def loaded_functions(files: set[Path], modules: Iterable[str] = ()) -> list[Func
         # Modules for an extra that is not installed are not loaded.
         with suppress(ImportError):
             importlib.import_module(name)
+    return [each for each in _loaded_objects(FunctionType) if _file(each) in files]
+
+
+def clear_caches(files: set[Path]) -> None:
+    """Clear the caches of the loaded functions of files, which have results of unchanged code."""
+    for each in _loaded_objects(_Cache):
+        if isinstance(each.__wrapped__, FunctionType) and _file(each.__wrapped__) in files:
+            each.cache_clear()
+
+
+_Cache = type(cache(len))
+
+
+def _loaded_objects(kind: type[_Kind]) -> list[_Kind]:
     gc.unfreeze()  # `tests/conftest.py` freezes the objects that exist after collection.
     # `isinstance` reads the attribute `__class__`, which some objects of torch deprecate.
-    functions = [each for each in gc.get_objects() if type(each) is FunctionType]
+    found = [each for each in gc.get_objects() if type(each) is kind]
     gc.freeze()
-    return [
-        each for each in functions if Path(os.path.realpath(each.__code__.co_filename)) in files
-    ]
+    return found
+
+
+def _file(function: FunctionType) -> Path:
+    return Path(os.path.realpath(function.__code__.co_filename))
 
 
 def _module(path: Path) -> str:

@@ -21,7 +21,13 @@ from tests.mutation.caches import separate_caches
 from tests.mutation.guards import Guard
 from tests.mutation.mutants import install, mutated_codes
 from tests.mutation.processes import ForkedProcess, passes
-from tests.mutation.record import complete_record, loaded_functions, read_record, write_record
+from tests.mutation.record import (
+    clear_caches,
+    complete_record,
+    loaded_functions,
+    read_record,
+    write_record,
+)
 
 PROGRAM = "func @main(%x: f32[2]) -> (f32[2]) {\n  %y = neg(%x) : f32[2]\n  return %y\n}\n"
 """The command parses this program before it forks, because the first call of `parse` in a process
@@ -89,6 +95,7 @@ class MutationPlugin:
         self._record = read_record(self.record_file, self.guards)
         recorded = {guard.path for guard in self._record.guards}
         functions = loaded_functions(recorded)
+        clear_caches(recorded)
         parse(PROGRAM)
         complete_record(self._record, session, functions, self.limits.seconds)
         if self.record_file:

@@ -129,6 +129,31 @@ def test_the_first_example_that_fails_kills_a_mutant(source: Path) -> None:
     assert len(runs.read_text("utf-8").split()) <= 3
 
 
+CACHED = """\
+from functools import cache
+
+@cache
+def sign(x):
+    if x < 0:
+        return -1
+    return 1
+"""
+TESTS_OF_CACHED = """\
+from signs import sign
+
+KNOWN = sign(-2)
+
+def test_negative():
+    assert sign(-2) == -1
+"""
+
+
+def test_results_of_the_collection_are_computed_again(source: Path) -> None:
+    source.write_text(CACHED, "utf-8")
+    source.with_name("test_signs.py").write_text(TESTS_OF_CACHED, "utf-8")
+    assert "0 of 1 mutants are not killed" in run_command(source).stdout
+
+
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX may have threads.
 @pytest.mark.parametrize(
     "file", ["backends/cpu/schedule/arena.py", "backends/cpu/kernels/rules.py"]
