@@ -207,6 +207,15 @@ def test_short_sequences_and_long_features_are_not_fused() -> None:
     assert counts(attention, sd.ShapeDtypeStruct((0, 32, 4, 8), np.float32)) == (0, 2)
 
 
+@pytest.mark.parametrize(("features", "groups"), [(512, 1), (513, 0)])
+def test_long_features_of_the_result_are_not_fused(features: int, groups: int) -> None:
+    def product(x: Any, values: Any) -> Any:
+        return sd.nn.softmax(x @ x.T) @ values
+
+    shapes = (sd.ShapeDtypeStruct((16, size), np.float32) for size in (8, features))
+    assert counts(product, *shapes) == (groups, 2 - 2 * groups)
+
+
 def test_long_sequences_are_fused() -> None:
     """The dimension is longer than features may be."""
     assert counts(attention, sd.ShapeDtypeStruct((1, 520, 1, 4), np.float32)) == (1, 0)

@@ -295,3 +295,8 @@ def test_the_window_of_a_gather_is_within_the_array(index: int, is_out: bool) ->
 def test_operations_without_indices_have_no_index_check() -> None:
     text = ARITHMETIC.replace("OPERATION", "log(%x)")
     assert checked(text, AUTOMATIC_CHECKS[2:]).checks == ()
+
+
+def test_indices_are_checked_on_request_alone() -> None:
+    text = INDEXED.replace("OPERATION", "dynamic_slice(%x, %i, %j)").replace("RESULT", "2, 3")
+    assert checked(text, ("div",)).checks == ()
