@@ -10,12 +10,10 @@ from shardir.backends.cpu.kernels.rules import LAYOUT_RULES, RULES
 from shardir.backends.cpu.schedule.build import ScheduleBuilder
 from shardir.backends.cpu.schedule.function_lowering import lower_function
 from shardir.backends.cpu.schedule.items import Item, NumPyCall, Segment
-from shardir.errors import OutOfMemoryError, RuleError
-from shardir.extend import define_op
+from shardir.errors import OutOfMemoryError
 from shardir.ir.module import Op
 from shardir.text.parser import parse
 from tests.backends.cpu.sample_kernels import MULTIPLY_ADD
-from tests.registries import restored_registries
 
 PHASE = Phase(MULTIPLY_ADD, (0,), 1, 0.0)
 
@@ -60,15 +58,4 @@ def test_arrays_beyond_the_address_space_are_refused() -> None:
         items_of("sin(%x)", rows=2**53)
     assert str(caught.value) == (
         "no memory for 192.0 PiB: a process can address at most 64.0 PiB; compute on smaller arrays"
-    )
-
-
-def test_an_operation_without_a_kernel_and_a_reference_is_refused() -> None:
-    with restored_registries():
-        define_op("unknown", type=lambda x, *, result: x)
-        with pytest.raises(RuleError) as caught:
-            items_of("unknown(%x)")
-    assert str(caught.value) == (
-        "unknown has neither a kernel of CPUs nor reference semantics; add the rule: "
-        "define_op('unknown', ..., reference=f)"
     )
