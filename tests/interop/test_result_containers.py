@@ -83,6 +83,9 @@ CONTAINERS = {
 }
 """Expressions, and the types of their results with those of the items."""
 
+NEED_VALUES = frozenset(["snp.nonzero(B)", "snp.unique(B, return_counts=True)"])
+"""Expressions that JAX does not trace."""
+
 
 def describe(result: object) -> str:
     if isinstance(result, (list, tuple)):
@@ -108,7 +111,16 @@ def test_the_table_is_that_of_jax() -> None:
     import jax.scipy.stats
 
     names = {**NAMES, "snp": jax.numpy, "lax": jax.lax, "scipy": jax.scipy}
-    found = {expression: describe(eval(expression, names)) for expression in CONTAINERS}
+    found = {}
+
+    def trace() -> tuple[()]:
+        for expression in CONTAINERS.keys() - NEED_VALUES:
+            found[expression] = describe(eval(expression, names))
+        return ()
+
+    jax.eval_shape(trace)
+    for expression in NEED_VALUES:
+        found[expression] = describe(eval(expression, names))
     assert found == CONTAINERS
 
 
@@ -122,11 +134,3 @@ def test_the_second_result_of_gmres_states_whether_the_solution_is_nan() -> None
     found = solve(A, V)[1]
     assert (int(found), found.dtype, found.weak_type) == (0, np.int32, True)
     assert int(solve(A, V, V * np.nan)[1]) == -1
-    assert (
-        int(
-            sd.jit(lambda x0: solve(lambda v: {"a": A @ v["a"]}, {"a": V}, {"a": x0})[1])(
-                V * np.nan
-            )
-        )
-        == -1
-    )

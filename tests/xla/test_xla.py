@@ -6,6 +6,7 @@ Programs are global programs with shardings, and per-device programs as replicas
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
+import shardir as sd
+import shardir.numpy as snp
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, is_stable, tolerance_of
 from shardir.interpret.random_arguments import random_arguments
@@ -167,6 +170,28 @@ def judge(module: Module, args: list[Any], got: list[Any]) -> None:
         assume(is_stable(module, args, want, tolerance))
         for a, b in zip(want, got, strict=True):
             np.testing.assert_array_equal(b, a)
+
+
+def test_conversions_for_an_algorithm_compute_as_the_algorithm_in_xla(xla: XLA) -> None:
+    """The text states the dtypes of an algorithm, with the results of JAX for its name."""
+    import jax
+
+    numbers = np.random.default_rng(0)
+    x, y = (numbers.random(shape, "float32") for shape in ((8, 32), (32, 8)))
+    whole = sd.NamedSharding(sd.make_mesh((8,), ("d",)), sd.P())
+    for name in ("F16_F16_F16", "BF16_BF16_F32"):
+        for dtype in ("float16", "bfloat16", "float32"):
+            operands = [np.asarray(snp.asarray(v).astype(dtype)) for v in (x, y)]
+
+            def f(a: Any, b: Any, name: str = name) -> Any:
+                return sd.lax.dot(a, b, precision=name)
+
+            module = sd.jit(f, in_shardings=(whole, whole)).lower(*operands).module
+            (found,) = xla.sharded(module, operands)
+            expected = jax.jit(partial(jax.lax.dot, precision=name))(*operands)
+            np.testing.assert_allclose(
+                np.asarray(found, "float32"), np.asarray(expected, "float32"), 1e-6, err_msg=name
+            )
 
 
 @pytest.mark.long

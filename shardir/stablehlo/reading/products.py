@@ -93,7 +93,7 @@ def _emit_product(call: OperationReader, x: Value, y: Value, dims: str) -> Value
         try:
             dtypes = algorithm_dtypes(x.type.dtype, y.type.dtype, algorithm)
         except TypeError as error:
-            raise UnsupportedOperation(str(error)) from None
+            raise UnsupportedOperation(f"{error}; leave it out") from None
     operands, product = (dtypes.x, dtypes.y), dtypes.product
     if product == "bool":  # An element is true if any product of it is.
         operands, product = ("f32", "f32"), "f32"
