@@ -82,6 +82,16 @@ def check_integers(what: str, given: object, rank: int | None = None) -> tuple[i
     return sizes
 
 
+def check_least_rank(what: str, x: ArrayBase, least: int) -> None:
+    """Raise `ShapeError` if an array, named `what` in errors, has fewer than `least` dimensions."""
+    if x.ndim < least:
+        raise ShapeError(
+            with_location(
+                f"{what} has at least {count_noun(least, 'dimension')}, got shape {x.shape}"
+            )
+        )
+
+
 def canonicalize_shape(shape: object) -> tuple[int, ...]:
     """Return a shape from one integer or several.
 

@@ -34,6 +34,9 @@ FOREIGN_ERRORS = (
 )
 """Exceptions that Python and NumPy raise for invalid values."""
 
+MAX_INTEGER_BITS = 63
+"""Number of bits of the largest integer that NumPy accepts as a size or an index, in bits."""
+
 _LIBRARY_MODULES = {"numpy", "ml_dtypes", "optree", *sys.stdlib_module_names} - {"__main__"}
 
 
@@ -175,6 +178,17 @@ def _find_misfit(
     return None
 
 
+def _find_wide_integer(
+    fun: Callable[..., object], name: str, args: tuple[object, ...], options: dict[str, object]
+) -> str | None:
+    """Return the text for the first integer of more than 64 bits in the arguments, or `None`."""
+    for label, arg in _label_arguments(fun, args, options):
+        for number in arg if isinstance(arg, (list, tuple)) else (arg,):
+            if isinstance(number, int) and number.bit_length() > MAX_INTEGER_BITS:
+                return f"argument {label} of {name} has {number}, which does not fit into 64 bits"
+    return None
+
+
 def _make_argument_error(
     fun: Callable[..., object],
     name: str,
@@ -196,6 +210,8 @@ def _make_argument_error(
         if not is_internal_code(frame.f_code) and module.partition(".")[0] not in _LIBRARY_MODULES:
             return None
     text = _find_misfit(fun, name, args, options)
+    if text is None and isinstance(foreign, (OverflowError, ValueError)):
+        text = _find_wide_integer(fun, name, args, options)
     if text is None:
         if error is not foreign:
             return None

@@ -154,7 +154,7 @@ _KINDS: Final[dict[Annotation, _Kind]] = {
     IO: _FILE,
     ArrayBase: _ARRAY,
     Callable: _FUNCTION,
-    np.ndarray: _ARRAY,
+    np.ndarray: _ARRAY_OBJECT,
 }
 
 
@@ -237,7 +237,9 @@ def _is_sequence_of(item_type: Annotation, value: object) -> bool:
         return item_type in (str, Any, object)
     if isinstance(value, (np.ndarray, ArrayBase)):
         is_integral = any(_kind_of(each) is _INTEGER for each in _list_members(item_type))
-        return value.ndim > 0 and (not is_integral or np.issubdtype(value.dtype, np.integer))
+        if is_integral:
+            return value.ndim == 1 and np.issubdtype(value.dtype, np.integer)
+        return value.ndim > 0
     if isinstance(value, (list, tuple, AbstractSet)):
         return all(find_misfit(item_type, item) is None for item in value)
     return isinstance(value, Iterable) and not isinstance(value, (bytes, type, Mapping))

@@ -119,7 +119,7 @@ PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
 
 
 def as_platform(value: object) -> str:
-    if value in PLATFORMS:
+    if isinstance(value, str) and value in PLATFORMS:
         return str(value)
     raise ValueError("'cpu', 'gpu', 'tpu' or 'ipu'")
 
@@ -136,7 +136,7 @@ def as_matmul_precision(value: object) -> str | None:
 
 
 def as_key_implementation(value: object) -> str:
-    if value in IMPLEMENTATIONS_BY_NAME:
+    if isinstance(value, str) and value in IMPLEMENTATIONS_BY_NAME:
         return str(value)
     raise ValueError("'threefry2x32', 'rbg' or 'unsafe_rbg'")
 

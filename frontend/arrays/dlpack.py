@@ -9,6 +9,8 @@ from typing import Any, final
 
 import numpy as np
 
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import NUMPY_DTYPES, NumpyArray, NumpyDType
 
@@ -64,7 +66,8 @@ def _element_type(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
     )
 
 
-def is_supported_dtype(dtype: Any) -> bool:
+@with_argument_errors
+def is_supported_dtype(dtype: DTypeLike) -> bool:
     """Return whether arrays of an element type can be exchanged with other libraries."""
     found = np.dtype(dtype)
     return found in TYPE_CODES or found in NUMPY_EXPORTED

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import abstract_of, narrow_array
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.temporary_programs import run_temporary
@@ -17,7 +18,6 @@ from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.manual_axes import is_in_manual_region
 from shardir.frontend.shardings.sharding import NamedSharding, Sharding, SingleDeviceSharding
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.operands import as_tracer, check_integer_range, operand_dtype
 from shardir.frontend.tracing.parameters import function_name
 from shardir.frontend.tracing.promotion import NARROW_DTYPES, dtype_of, result_type
@@ -106,7 +106,7 @@ def emit_callback(
     return made
 
 
-@traceback_boundary
+@with_argument_errors
 def pure_callback(
     callback: UserFunction,
     result_shape_dtypes: object = _MISSING,
@@ -146,7 +146,7 @@ def pure_callback(
     return tree.unflatten(structure, made)
 
 
-@traceback_boundary
+@with_argument_errors
 def io_callback(
     callback: UserFunction,
     result_shape_dtypes: object = _MISSING,
@@ -222,7 +222,7 @@ def _declared_results(
 def _declared_result(what: str, leaf: object) -> TensorType:
     if is_array_like(leaf):
         return abstract_of(leaf).type
-    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, type):
         return TensorType(tuple(leaf.shape), dtype_of(leaf.dtype))
     raise ArgumentError(
         with_location(

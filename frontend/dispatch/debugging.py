@@ -13,6 +13,7 @@ from shardir.frontend.argument_checks import (
     check_call_signature,
     check_flag,
 )
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.dispatch.callbacks import emit_callback
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
@@ -190,6 +191,7 @@ def callback(
     emit_callback("callback", callback, (), args, kwargs)
 
 
+@with_argument_errors
 def inspect_array_sharding(value: object, *, callback: Callable[[Sharding], PyTree]) -> None:
     """Call `callback` with the sharding of an array, or of a traced one when it is compiled."""
     what = "callback of inspect_array_sharding"
@@ -210,6 +212,7 @@ def inspect_array_sharding(value: object, *, callback: Callable[[Sharding], PyTr
     )
 
 
+@with_argument_errors
 def visualize_array_sharding(array: object, *, use_color: bool | None = None) -> None:
     """Print the devices of the shards of `array`, or of a traced one when it is compiled."""
     if not isinstance(array, Tracer):

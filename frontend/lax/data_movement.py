@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from operator import index
 
 from shardir.errors import OperationTypeError, count_noun
-from shardir.frontend.argument_checks import canonicalize_shape, check_integer
+from shardir.frontend.argument_checks import canonicalize_shape, check_integer, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
@@ -200,8 +200,15 @@ def pad(
     A negative low or high padding removes elements.
     """
     x = as_tracer(operand)
-    sizes = [tuple(map(index, each)) for each in padding_config]
-    low, high, interior = zip(*sizes, strict=True) if x.ndim else ((), (), ())
+    pads = [check_integers("padding_config of pad", each, 3) for each in padding_config]
+    if len(pads) != x.ndim:
+        raise OperationTypeError(
+            with_location(
+                f"padding_config of pad has {count_noun(x.ndim, 'entry', 'entries')} here, "
+                f"got {len(pads)}"
+            )
+        )
+    low, high, interior = zip(*pads, strict=True) if pads else ((), (), ())
     filler = as_tracer(padding_value)
     value = convert(filler, x.value.type.dtype, filler.weak_type)
     return emit("pad", x, value, low=low, high=high, interior=interior)

@@ -18,6 +18,7 @@ from shardir.frontend.numpy.tracer_helpers.bitcasts import emit_bitcast
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import emit_elementwise
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.traced_constraints import check_cases
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
@@ -328,15 +329,19 @@ def reciprocal(x: ArrayLike) -> Tracer:
 
 
 @public(static=("rounding_method",))
-def round(x: ArrayLike, rounding_method: object = RoundingMethod.AWAY_FROM_ZERO) -> Tracer:
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Tracer:
     """Return the nearest integral value; ties are rounded away from zero, or to even."""
     tracer = as_tracer(x)
     weak = tracer.weak_type
-    if rounding_method == RoundingMethod.TO_NEAREST_EVEN:
+    # An array has no truth value as the result of a comparison.
+    method = rounding_method if isinstance(rounding_method, (int, RoundingMethod)) else None
+    if method == RoundingMethod.TO_NEAREST_EVEN:
         return emit("round", tracer, weak=weak)
-    if rounding_method != RoundingMethod.AWAY_FROM_ZERO:
+    if method != RoundingMethod.AWAY_FROM_ZERO:
         raise OperationTypeError(
-            with_location(f"{rounding_method!r} is not a rounding method; see lax.RoundingMethod")
+            with_location(
+                f"{brief(rounding_method)} is not a rounding method; see lax.RoundingMethod"
+            )
         )
     size = emit("abs", tracer)
     floor_of_size = emit("floor", size)

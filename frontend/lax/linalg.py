@@ -4,7 +4,7 @@ Matrices are the last two dimensions; the dimensions before are batch dimensions
 """
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_checks import check_flag, check_least_rank
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -147,7 +147,9 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Tracer
     """Return the permutation that results from exchanging row i with row `pivots[i]` in
     sequence.
     """
-    return permutation_from_pivots(as_tracer(pivots), permutation_size)
+    x = as_tracer(pivots)
+    check_least_rank("pivots of lu_pivots_to_permutation", x, 1)
+    return permutation_from_pivots(x, permutation_size)
 
 
 @public(static=("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"))
@@ -185,13 +187,14 @@ def triangular_solve(
 
 
 @public()
-def householder_product(a: ArrayLike, taus: object) -> Tracer:
+def householder_product(a: ArrayLike, taus: ArrayLike) -> Tracer:
     """Return the first columns of the product of the reflections 1 - tau v v^H.
 
     The vectors v are the columns of `a` below its diagonal, with a 1 on the diagonal.
     """
     x, factors = as_tracer(a), as_tracer(taus)
-
+    check_least_rank("a of householder_product", x, 2)
+    check_least_rank("taus of householder_product", factors, 1)
     rows, columns = x.shape[-2:]
     vectors = as_tracer(
         diagonal_matrices.tril(x, -1) + diagonal_matrices.eye(rows, columns, dtype=x.dtype)
@@ -282,23 +285,25 @@ def schur(
 
 @public(static=("symmetrize_output",))
 def symmetric_product(
-    a_matrix: object, c_matrix: object, *, alpha: object = 1.0, beta: object = 0.0,
+    a_matrix: ArrayLike, c_matrix: ArrayLike, *, alpha: ArrayLike = 1.0, beta: ArrayLike = 0.0,
     symmetrize_output: bool = False,
 ) -> Tracer:  # fmt: skip
     """Return alpha a a^T + beta c for symmetric `c`."""
     a, c = as_tracer(a_matrix), as_tracer(c_matrix)
     del symmetrize_output  # The complete matrix is computed in any case.
-    return alpha * exact_matmul(a, transpose_matrices(a)) + beta * c
+    product = exact_matmul(a, transpose_matrices(a))
+    return as_tracer(alpha) * product + as_tracer(beta) * c
 
 
 @public()
-def tridiagonal_solve(dl: object, d: object, du: object, b: ArrayLike) -> Tracer:
+def tridiagonal_solve(dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike) -> Tracer:
     """Return the solution x of a x = b for tridiagonal matrices.
 
     `dl`, `d` and `du` are the diagonals below, on and above the main one. The first element of `dl`
     and the last of `du` are not used.
     """
     low, middle, high, y = map(as_tracer, (dl, d, du, b))
+    check_least_rank("d of tridiagonal_solve", middle, 1)
     size = middle.shape[-1]
     eye = identity_like(as_tracer(middle[..., None]), size)
     below = as_tracer(

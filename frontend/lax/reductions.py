@@ -115,7 +115,13 @@ def sort(operand: PyTree, dimension: int = -1, is_stable: bool = True, num_keys:
     if not arrays:
         raise OperationTypeError(with_location("sort takes at least one array"))
     dim = canonicalize_axis(dimension, arrays[0].ndim)
-    results = emit_results("sort", *arrays, dim=dim, keys=num_keys, stable=bool(is_stable))
+    results = emit_results(
+        "sort",
+        *arrays,
+        dim=dim,
+        keys=check_integer("num_keys of sort", num_keys),
+        stable=bool(is_stable),
+    )
     return results if several else results[0]
 
 

@@ -75,10 +75,10 @@ def _relu6(x: Tracer) -> Tracer:
 
 
 @public()
-def leaky_relu(x: ArrayLike, negative_slope: object = 0.01) -> Tracer:
+def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Tracer:
     """Return x if it is not negative, else negative_slope * x, elementwise."""
     x = promote_to_weak_float(x, negative_slope)
-    return emit_select(x >= 0, x, x * negative_slope)
+    return emit_select(x >= 0, x, x * as_tracer(negative_slope))
 
 
 @public()
@@ -139,7 +139,7 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Tracer:
 @public()
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Tracer:
     """Return x if it is positive, else alpha * (exp(x) - 1), elementwise."""
-    return _elu(promote_to_weak_float(x), alpha)
+    return _elu(promote_to_weak_float(x), as_tracer(alpha))
 
 
 def _elu(x: Tracer, alpha: ArrayLike) -> Tracer:
@@ -161,7 +161,8 @@ def selu(x: ArrayLike) -> Tracer:
 @public()
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Tracer:
     """Return max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0), elementwise."""
-    return _elu(promote_to_weak_float(x) / alpha, 1.0) * alpha
+    scale = as_tracer(alpha)
+    return _elu(promote_to_weak_float(x) / scale, 1.0) * scale
 
 
 @public()
@@ -182,7 +183,7 @@ def soft_sign(x: ArrayLike) -> Tracer:
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Tracer:
     """Return (x + sqrt(x**2 + b)) / 2, elementwise."""
     x = promote_to(inexact_kind(x, b), x)[0]
-    return (x + math_functions.sqrt(x * x + b)) * 0.5
+    return (x + math_functions.sqrt(x * x + as_tracer(b))) * 0.5
 
 
 @public()

@@ -151,7 +151,7 @@ def standardize(
     x = promote_to_float(x)
     if mean is None:
         mean = basic_reductions.mean(x, axis, keepdims=True, where=where)
-    deviation = x - mean
+    deviation = x - as_tracer(mean)
     if variance is None:
         variance = basic_reductions.mean(
             complex_parts.square(deviation), axis, keepdims=True, where=where

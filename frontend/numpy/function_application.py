@@ -5,6 +5,7 @@ from math import prod
 
 from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import call_user_function, check_function
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.dispatch.eager import PublicFunction, public
@@ -67,6 +68,7 @@ def _map_lines(
     return reshaping.moveaxis(shaped, tuple(own), tuple(range(dim, dim + len(own))))
 
 
+@with_argument_errors
 def apply_over_axes(
     func: Callable[[PyTree, int], PyTree], a: ArrayLike, axes: int | Sequence[int]
 ) -> PyTree:

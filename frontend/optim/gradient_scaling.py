@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError
@@ -50,6 +51,7 @@ def scale_by_schedule(schedule: Schedule) -> Transformation:
     return Transformation(lambda params: CountState(filling.zeros((), "int32")), update)
 
 
+@with_argument_errors
 def scale_by_learning_rate(rate: LearningRate) -> Transformation:
     """Return a transformation that multiplies updates by the negative learning rate.
 

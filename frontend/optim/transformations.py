@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion
@@ -73,13 +74,14 @@ def chain(*parts: Transformation) -> Transformation:
     return Transformation(init, update)
 
 
+@with_argument_errors
 def apply_updates(params: PyTree, updates: PyTree) -> PyTree:
     """Add the updates to the parameters; the element types of the parameters are kept."""
 
     def apply_update(param: ArrayLike, update: ArrayLike) -> Tracer:
         check_numbers("apply_updates", param=param, update=update)
         before = array_conversion.asarray(param)
-        return (before + update).astype(before.dtype)
+        return (before + array_conversion.asarray(update)).astype(before.dtype)
 
     return tree.map(apply_update, params, updates)
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import optree
 
 from shardir.errors import ShardirError
-from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.argument_checks import check_call_signature, check_flag
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.dict_order import NAMESPACE as NAMESPACE
 from shardir.frontend.pytree.tree_checks import (
@@ -206,8 +206,8 @@ def map(
 
 
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
-    """Return whether every leaf is true."""
-    return builtins.all(leaves(tree, is_leaf))
+    """Return whether every leaf is true; raise `ArgumentError` for an array of several elements."""
+    return builtins.all(check_flag("a leaf of tree.all", leaf) for leaf in leaves(tree, is_leaf))
 
 
 def reduce(

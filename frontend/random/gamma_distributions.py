@@ -8,7 +8,7 @@ multiplied by a power of a uniform number.
 from functools import partial
 from math import prod
 
-from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_checks import canonicalize_shape, check_least_rank
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -185,6 +185,7 @@ def dirichlet(
     """
     name = float_dtype_name(dtype)
     alpha = convert(as_tracer(alpha), name)
+    check_least_rank("alpha of dirichlet", alpha, 1)
     front = alpha.shape[:-1] if shape is None else canonicalize_shape(shape)
     return softmax(_gamma_samples(key, alpha, (*front, alpha.shape[-1]), dtype, True), -1)
 

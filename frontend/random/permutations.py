@@ -6,6 +6,7 @@ import numpy as np
 
 from shardir.errors import count_noun
 from shardir.frontend.argument_checks import as_integer, canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import RandomError, TracedIntegerError
@@ -93,6 +94,7 @@ def shuffle_by_sorting(key: Tracer, array: Tracer, dim: int) -> Tracer:
     return array
 
 
+@with_argument_errors
 def choice(
     key: ArrayLike,
     a: ArrayLike,

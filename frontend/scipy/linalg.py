@@ -5,6 +5,7 @@ Arguments that permit SciPy to overwrite operands or to skip checks are accepted
 
 from typing import TypeVar
 
+from shardir.frontend.argument_checks import check_least_rank
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -353,6 +354,8 @@ def eigh_tridiagonal(
         )
 
     main, side = as_tracer(d), as_tracer(e)
+    check_least_rank("d of eigh_tridiagonal", main, 1)
+    check_least_rank("e of eigh_tridiagonal", side, 1)
     size = main.shape[-1]
     (eye,) = promote_matrices("eigh_tridiagonal", identity_like(as_tracer(main[..., None]), size))
     below = as_tracer(padding.pad(side, [(0, 0)] * (side.ndim - 1) + [(1, 0)]))

@@ -12,6 +12,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.convolutions.convolution import conv_general_dilated
 from shardir.frontend.numpy import api as snp
+from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axes
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import inexact_kind, is_complex
 from shardir.frontend.numpy.tracer_helpers.product_precision import (
     PrecisionLike,
@@ -144,8 +145,7 @@ def _convolve(
             raise ArgumentError(
                 with_location(f"the {word} of {name} is {brief(given)}; it is one of {names}")
             )
-    dims = range(x.ndim) if axes is None else [axes] if isinstance(axes, int) else axes
-    convolved = {range(x.ndim)[dim] for dim in dims}
+    convolved = set(canonicalize_axes(axes, x.ndim))
     _check_shapes(name, x, y, mode, convolved)
     if mode == "valid" and any(x.shape[dim] < y.shape[dim] for dim in convolved):
         x, y = y, x

@@ -9,6 +9,7 @@ from functools import partial, reduce
 from operator import add
 from typing import Any, TypeAlias
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
@@ -38,6 +39,7 @@ _vdot = partial(contraction.vdot, precision=Precision.HIGHEST)
 _tensordot = partial(contraction.tensordot, precision=Precision.HIGHEST)
 
 
+@with_argument_errors
 def cg(
     A: Operator, b: PyTree, x0: PyTree = None, *, tol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Operator | None = None,
@@ -55,6 +57,7 @@ def cg(
     return _solve("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, True)
 
 
+@with_argument_errors
 def bicgstab(
     A: Operator, b: PyTree, x0: PyTree = None, *, tol: float = 1e-5, atol: float = 0.0,
     maxiter: int | None = None, M: Operator | None = None,
@@ -68,6 +71,7 @@ def bicgstab(
     return _solve("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M, False)
 
 
+@with_argument_errors
 def gmres(
     A: Operator, b: PyTree, x0: PyTree = None, *, tol: float = 1e-5, atol: float = 0.0,
     restart: int = 20, maxiter: int | None = None, M: Operator | None = None,

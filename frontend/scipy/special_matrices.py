@@ -5,6 +5,7 @@ from math import comb, sqrt
 import numpy as np
 
 from shardir.frontend.argument_checks import check_flag, check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -241,6 +242,7 @@ def hadamard(n: int, dtype: DTypeLike = int) -> Tracer:
     return asarray(matrix, dtype)
 
 
+@with_argument_errors
 def helmert(n: int, full: bool = False) -> Tracer:
     """Return orthonormal rows, each of which compares an element with the mean of those before.
 

@@ -15,6 +15,7 @@ import numpy as np
 from shardir.caller_warnings import warn_caller
 from shardir.errors import count_noun
 from shardir.frontend.argument_checks import call_user_function, check_integer, check_integers
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
@@ -104,6 +105,7 @@ def _subtract_line(rows: Tracer) -> Tracer:
     return as_tracer(centered - slope * direction)
 
 
+@with_argument_errors
 def stft(
     x: ArrayLike, fs: ArrayLike = 1.0, window: Window = "hann", nperseg: int = 256,
     noverlap: int | None = None, nfft: int | None = None, detrend: Detrend = False,
@@ -129,6 +131,7 @@ def stft(
     return frequencies, times, result
 
 
+@with_argument_errors
 def csd(
     x: ArrayLike, y: ArrayLike | None, fs: ArrayLike = 1.0, window: Window = "hann",
     nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
@@ -145,6 +148,7 @@ def csd(
                              return_onesided, scaling, axis, average)  # fmt: skip
 
 
+@with_argument_errors
 def welch(
     x: ArrayLike, fs: ArrayLike = 1.0, window: Window = "hann", nperseg: int | None = None,
     noverlap: int | None = None, nfft: int | None = None, detrend: Detrend = "constant",
@@ -389,6 +393,7 @@ def _average(spectra: Tracer, average: str) -> Tracer:
     return as_tracer(complex(real, imaginary) / bias)
 
 
+@with_argument_errors
 def istft(
     Zxx: ArrayLike, fs: ArrayLike = 1.0, window: Window = "hann", nperseg: int | None = None,
     noverlap: int | None = None, nfft: int | None = None, input_onesided: bool = True,

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from shardir.frontend.argument_checks import as_items
 from shardir.frontend.errors import ArgumentError
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
 
@@ -23,7 +25,12 @@ class ManualAxisType:
 
     def __post_init__(self) -> None:
         for name in ("varying", "unreduced", "reduced"):
-            object.__setattr__(self, name, frozenset(getattr(self, name)))
+            axes = getattr(self, name)
+            if isinstance(axes, str) or not all(isinstance(axis, str) for axis in as_items(axes)):
+                raise ArgumentError(
+                    with_location(f"{name} of ManualAxisType is a set of names, got {brief(axes)}")
+                )
+            object.__setattr__(self, name, frozenset(axes))
         common = self.varying & (self.unreduced | self.reduced) | self.unreduced & self.reduced
         if common:
             listed = " and ".join(map(repr, sorted(common)))

@@ -14,7 +14,7 @@ from typing import Self, final
 
 from shardir.errors import count_noun
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
-from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.argument_errors import locate_errors, with_argument_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NoMeshError, ShardingError
 from shardir.frontend.quoting import brief
@@ -471,6 +471,7 @@ def check_holds_partial_sums(sharding: Sharding, what: str) -> None:
         )
 
 
+@with_argument_errors
 def make_single_device_sharding(
     device: Device, *, memory_kind: str | None = None
 ) -> SingleDeviceSharding:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from shardir.frontend.argument_checks import as_integer, as_items, check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -10,6 +11,7 @@ from shardir.frontend.transforms.jvp_vjp import vjp
 from shardir.frontend.transforms.pullback import Pullback
 
 
+@with_argument_errors
 def fwd_and_bwd(
     fun: UserFunction, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
 ) -> tuple[Callable[..., PyTree], Callable[..., PyTree]]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
@@ -33,6 +34,7 @@ def custom_vjp_primal_tree_values(tree_of_primals: PyTree) -> PyTree:
     return tree.map(value, tree_of_primals, is_leaf=lambda x: isinstance(x, CustomVJPPrimal))
 
 
+@with_argument_errors
 def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> PyTree:
     """Return a zero tangent for each leaf of `val`: a `SymbolicZero` with `symbolic_zeros`, else an
     array. Tangents of integers have the empty type `float0`.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from operator import index
 
 from shardir.frontend.argument_checks import check_flag, check_integer, check_integers
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.dispatch.eager import public
@@ -23,7 +24,6 @@ from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.named_axes import (
     NamedAxis,
     axes_size,
@@ -97,7 +97,7 @@ def _all_reduce(
     return result
 
 
-@traceback_boundary
+@with_argument_errors
 def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) -> PyTree:
     """Return the sum of `x`, a container of arrays, over all positions along the axis or axes.
 
@@ -273,7 +273,7 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     return _map_leaves(x, broadcast_leaf)
 
 
-@traceback_boundary
+@with_argument_errors
 def all_gather(
     x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None, axis: int = 0,
     tiled: bool = False, to: str = "varying",
@@ -317,7 +317,7 @@ def _unstack_to(stacked: Tracer, dim: int, tiled: bool) -> Tracer:
     return reshape(result, shape)
 
 
-@traceback_boundary
+@with_argument_errors
 def psum_scatter(
     x: PyTree, axis_name: AxisName, *, scatter_dimension: int = 0,
     axis_index_groups: Groups = None, tiled: bool = False,

@@ -9,7 +9,7 @@ from operator import index
 
 import numpy as np
 
-from shardir.frontend.argument_checks import check_call_signature, check_integer
+from shardir.frontend.argument_checks import call_user_function, check_call_signature, check_integer
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -368,7 +368,9 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
     if not callable(f):
         raise ArgumentError(with_location(f"map takes a function, got {brief(f)}"))
     if batch_size is None:
-        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+        return scan(
+            lambda _, x: (None, call_user_function(f, "the function of map", (x,))), None, xs
+        )[1]
     return _map_batches(f, xs, check_integer("batch_size of map", batch_size, least=1))
 
 

@@ -2,6 +2,8 @@
 
 from operator import index
 
+import numpy as np
+
 from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
@@ -14,6 +16,7 @@ from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     constant_like,
     emit_elementwise,
 )
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, convert, splat
@@ -49,6 +52,10 @@ def _eye(N: int, M: int | None, k: int | Tracer, dtype: DTypeLike | None) -> Tra
 
 def _diagonal_number(name: str, k: int | Tracer) -> int | Tracer:
     """Return the number of a diagonal, which may be traced, as a Python or an i32 integer."""
+    if isinstance(k, np.ndarray) and k.ndim:
+        raise OperationTypeError(
+            with_location(f"{name} takes one integer as the diagonal k, got {brief(k)}")
+        )
     if not isinstance(k, Tracer):
         return index(k)
     dtype = k.value.type.dtype

@@ -1,5 +1,6 @@
 """Arrays from and to files, buffers and text, by NumPy's functions."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from os import PathLike
 from typing import IO, Any
@@ -7,18 +8,20 @@ from typing import IO, Any
 import numpy as np
 
 from shardir.errors import missing_file_reason
-from shardir.frontend.argument_errors import FOREIGN_ERRORS, raise_argument_error
-from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.argument_checks import check_flag, check_integer
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.arrays.abstract_value import AbstractValue, ArrayBase
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_dlpack
-from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
+from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.programs import view_launch
 from shardir.frontend.dispatch.recorded_calls import RecordedCall, recorded_calls
 from shardir.frontend.errors import ArgumentError, MissingFileError
 from shardir.frontend.numpy.creation.array_conversion import asarray
-from shardir.frontend.pytree_types import PyTree, UserFunction
+from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.requested_sharding import ShardingRequest
 from shardir.frontend.source_locations import with_location
@@ -34,6 +37,7 @@ get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 printoptions = np.printoptions
 
 
+@with_argument_errors
 def array_repr(
     arr: object,
     max_line_width: int | None = None,
@@ -45,6 +49,7 @@ def array_repr(
         return repr(arr)
 
 
+@with_argument_errors
 def array_str(
     a: object,
     max_line_width: int | None = None,
@@ -59,33 +64,21 @@ def array_str(
 def _print_options(
     width: int | None, precision: int | None, suppress: bool | None
 ) -> AbstractContextManager[Any]:
-    given: dict[str, Any] = {"linewidth": width, "precision": precision, "suppress": suppress}
-    return printoptions(**{name: value for name, value in given.items() if value is not None})
+    given: dict[str, int] = {}
+    if width is not None:
+        given["linewidth"] = check_integer("max_line_width", width)
+    if precision is not None:
+        given["precision"] = check_integer("precision", precision, 0)
+    if suppress is not None:
+        given["suppress"] = check_flag("suppress_small", suppress)
+    options: AbstractContextManager[Any] = printoptions(**given)  # type: ignore[arg-type]
+    return options
 
 
 def _missing_file_error(name: str, path: str) -> MissingFileError:
     return MissingFileError(
         with_location(f"{name} cannot read {path!r}: {missing_file_reason(path)}")
     )
-
-
-def _define_reader(name: str, what: str) -> UserFunction:
-    def function(*args: PyTree, **options: PyTree) -> Tracer:
-        try:
-            found = getattr(np, name)(*args, **options)
-        except FileNotFoundError as error:
-            raise _missing_file_error(name, error.filename) from None
-        except FOREIGN_ERRORS as error:
-            raise_argument_error(function, name, args, options, error)
-            raise
-        result = asarray(found)
-        if args and type(args[0]) is bytes:
-            _record_bytes_view(args[0], result)
-        return result
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Return an array of the elements in {what}, with NumPy's arguments."
-    return function
 
 
 def _record_bytes_view(given: bytes, array: ArrayLike) -> None:
@@ -97,12 +90,49 @@ def _record_bytes_view(given: bytes, array: ArrayLike) -> None:
         )
 
 
-frombuffer = composed_function()(_define_reader("frombuffer", "a buffer of bytes"))
-fromfile = _define_reader("fromfile", "a file of bytes or text")
-fromiter = _define_reader("fromiter", "an iterable")
-fromstring = _define_reader("fromstring", "a text")
+@composed_function()
+def frombuffer(
+    buffer: bytes | bytearray | memoryview | NumpyArray | Operators,
+    dtype: DTypeLike = float,
+    count: int = -1,
+    offset: int = 0,
+) -> Tracer:
+    """Return an array of the elements in a buffer of bytes, with NumPy's arguments."""
+    result = asarray(np.frombuffer(buffer, dtype, count, offset))  # type: ignore[arg-type]
+    if type(buffer) is bytes:
+        _record_bytes_view(buffer, result)
+    return result
 
 
+@with_argument_errors
+def fromfile(
+    file: str | PathLike[str] | IO[bytes],
+    dtype: DTypeLike = float,
+    count: int = -1,
+    sep: str = "",
+    offset: int = 0,
+) -> Tracer:
+    """Return an array of the elements in a file of bytes or text, with NumPy's arguments."""
+    check_integer("offset of fromfile", offset, 0)
+    try:
+        return asarray(np.fromfile(file, dtype, count, sep, offset))  # type: ignore[arg-type]
+    except FileNotFoundError as error:
+        raise _missing_file_error("fromfile", error.filename) from None
+
+
+@with_argument_errors
+def fromiter(iter: Iterable[object], dtype: DTypeLike, count: int = -1) -> Tracer:
+    """Return an array of the elements in an iterable, with NumPy's arguments."""
+    return asarray(np.fromiter(iter, dtype, count))  # type: ignore[arg-type]
+
+
+@with_argument_errors
+def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Tracer:
+    """Return an array of the elements in a text, with NumPy's arguments."""
+    return asarray(np.fromstring(string, dtype, count, sep=sep))  # type: ignore[arg-type]
+
+
+@with_argument_errors
 def from_dlpack(x: object, /, *, device: ShardingRequest = None, copy: bool | None = None) -> Array:
     """Return an array of the elements of another library's array, which supports DLPack.
 
@@ -122,16 +152,18 @@ def from_dlpack(x: object, /, *, device: ShardingRequest = None, copy: bool | No
     return result if device is None else device_put(result, device)
 
 
+@with_argument_errors
 def save(file: str | PathLike[str] | IO[bytes], arr: ArrayLike, allow_pickle: bool = True) -> None:
     """Write an array to a `.npy` file; raise `ArgumentError` unless `file` is a path or an open
     file.
 
     `allow_pickle` has no effect, because arrays contain no objects.
     """
-    _check_target("save", file)
+    _check_file("save", "writes to", "write", file)
     np.save(file, to_npy(np.asarray(arr)))
 
 
+@with_argument_errors
 def savez(
     file: str | PathLike[str] | IO[bytes],
     *args: PyTree,
@@ -143,11 +175,12 @@ def savez(
     `allow_pickle` has no effect, because arrays contain no objects.
     Raise `ArgumentError` unless `file` is a path or an open file.
     """
-    _check_target("savez", file)
+    _check_file("savez", "writes to", "write", file)
     named: dict[str, Any] = {name: to_npy(np.asarray(x)) for name, x in kwds.items()}
     np.savez(file, *(to_npy(np.asarray(x)) for x in args), **named)
 
 
+@with_argument_errors
 def load(file: str | PathLike[str] | IO[bytes], **options: PyTree) -> PyTree:
     """Return the array of a `.npy` file, or a dict of the arrays of a `.npz` file.
 
@@ -155,6 +188,7 @@ def load(file: str | PathLike[str] | IO[bytes], **options: PyTree) -> PyTree:
     file, or has elements of at most 8 bits that are not of one of NumPy's own types: the format
     does not name their type.
     """
+    _check_file("load", "reads from", "read", file)
     try:
         found = np.load(file, **options)
     except FileNotFoundError:
@@ -167,10 +201,11 @@ def load(file: str | PathLike[str] | IO[bytes], **options: PyTree) -> PyTree:
         return {name: _restore_dtype(found[name], file) for name in found}
 
 
-def _check_target(name: str, file: object) -> None:
-    if not isinstance(file, (str, PathLike)) and not hasattr(file, "write"):
+def _check_file(name: str, action: str, method: str, file: object) -> None:
+    is_open = hasattr(file, method) and not isinstance(file, (ArrayBase, type))
+    if not isinstance(file, (str, PathLike)) and not is_open:
         raise ArgumentError(
-            with_location(f"{name} writes to a path or an open file, got {brief_with_type(file)}")
+            with_location(f"{name} {action} a path or an open file, got {brief_with_type(file)}")
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
-from shardir.frontend.errors import IndexingError
+from shardir.frontend.errors import ArgumentError, IndexingError
 from shardir.frontend.numpy.indexing.index_items import Index
 from shardir.frontend.numpy.indexing.index_vectors import (
     are_in_range,
@@ -23,6 +23,7 @@ from shardir.frontend.numpy.indexing.index_vectors import (
 from shardir.frontend.numpy.indexing.mask_compression import compress_rows
 from shardir.frontend.numpy.indexing.subscripts import Subscript, parse_subscript
 from shardir.frontend.numpy.indexing.unclamped_indices import emit_index_check, has_index_checks
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, reshape, splat
 from shardir.frontend.tracing.trace import emit
@@ -94,7 +95,10 @@ def fill_value_of(dtype: str, fill_value: ArrayLike | None) -> complex:
     or true; of keys, whose words are unsigned, that of a word.
     """
     if fill_value is not None:
-        number: complex = np.asarray(fill_value).item()
+        values = np.asarray(fill_value)
+        if values.size != 1:
+            raise ArgumentError(with_location(f"fill_value is one number, got {brief(fill_value)}"))
+        number: complex = values.item()
         return number
     if dtype == "bool":
         return True

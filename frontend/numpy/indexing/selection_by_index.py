@@ -128,6 +128,7 @@ def put(
     return reshape(reshape(x, (x.size,)).at[index].set(new), x.shape)
 
 
+@with_argument_errors
 def choose(a: ArrayLike, choices: ArraySequence, out: None = None, mode: str = "raise") -> Tracer:
     """Return an array whose element i is element i of `choices[a[i]]`; all operands broadcast.
 

@@ -3,7 +3,6 @@
 Norms, factorizations and solvers are in other files of this folder.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from operator import index
 
@@ -46,6 +45,7 @@ from shardir.frontend.numpy.linear_algebra.solvers import (
     tensorsolve as tensorsolve,
 )
 from shardir.frontend.numpy.shaping.reshaping import matrix_transpose as matrix_transpose
+from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
 from shardir.frontend.numpy.tracer_helpers.axis_slices import broadcast_in_dim
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -126,17 +126,19 @@ def matrix_power(a: ArrayLike, n: int) -> Tracer:
 
 
 @public(static=("precision",))
-def multi_dot(arrays: Sequence[object], *, precision: object = None) -> Tracer:
+def multi_dot(arrays: ArraySequence, *, precision: object = None) -> Tracer:
     """Return the product of two or more matrices in the order with the fewest multiplications.
 
     The first may be a row and the last a column, given as vectors.
     """
+    if len(arrays) < 2:
+        raise ShapeError(with_location(f"multi_dot takes two or more matrices, got {len(arrays)}"))
     matrices = promote(*arrays)
     shapes = [x.shape for x in matrices]
     inner = [
         len(s) == 2 or (len(s) == 1 and i in (0, len(shapes) - 1)) for i, s in enumerate(shapes)
     ]
-    if len(shapes) < 2 or not all(inner):
+    if not all(inner):
         described = " and ".join(map(str, shapes))
         raise ShapeError(
             with_location(f"multi_dot takes two or more matrices, got shapes {described}")

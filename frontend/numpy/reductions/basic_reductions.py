@@ -351,7 +351,7 @@ def _emit_arg_extreme(op: str, a: ArrayLike, axis: AxisLike, keepdims: object) -
 
 @public(static=("axis", "out", "keepdims"))
 def argmax(
-    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: object = None
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool | None = None
 ) -> Tracer:
     """Return the index of the largest element along `axis`, in the default integer type.
 
@@ -364,7 +364,7 @@ def argmax(
 
 @public(static=("axis", "out", "keepdims"))
 def argmin(
-    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: object = None
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool | None = None
 ) -> Tracer:
     """Return the index of the smallest element along `axis`, in the default integer type.
 

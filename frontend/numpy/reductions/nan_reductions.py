@@ -142,7 +142,7 @@ def _nan_extreme(
 
 @public(static=("axis", "out", "keepdims"))
 def nanargmax(
-    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: object = None
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool | None = None
 ) -> Tracer:
     """Return the index of the largest element that is not NaN; -1 if there is none."""
     return _nan_arg_extreme("nanargmax", argmax, lowest_of_dtype, a, axis, out, keepdims)
@@ -150,7 +150,7 @@ def nanargmax(
 
 @public(static=("axis", "out", "keepdims"))
 def nanargmin(
-    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: object = None
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool | None = None
 ) -> Tracer:
     """Return the index of the smallest element that is not NaN; -1 if there is none."""
     return _nan_arg_extreme("nanargmin", argmin, highest_of_dtype, a, axis, out, keepdims)

@@ -141,6 +141,8 @@ def block(arrays: ArrayLike) -> Tracer:
     """Concatenate nested lists of blocks, the innermost lists along the last dimension."""
 
     def depth(x: ArrayLike) -> int:
+        if isinstance(x, (list, tuple)) and not x:
+            raise OperationTypeError(with_location("block takes lists of at least one block"))
         return 1 + max(map(depth, x)) if isinstance(x, (list, tuple)) else 0
 
     def rank(x: ArrayLike) -> int:

@@ -206,7 +206,9 @@ def _as_numpy_index(obj: Any) -> Any:
     return obj
 
 
-def insert(arr: ArrayLike, obj: ArrayLike, values: ArrayLike, axis: AxisLike = None) -> Tracer:
+def insert(
+    arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: AxisLike = None
+) -> Tracer:
     """Insert `values` before the elements at `obj` along `axis` (without it, in the flattened
     array).
 
@@ -223,7 +225,13 @@ def _insert_static(arr: ArrayLike, values: ArrayLike, obj: Any, axis: AxisLike) 
     x, dim = _flatten_without_axis(as_tracer(arr), axis)
     new = _inserted_values(x, dim, values, is_one=not isinstance(obj, (tuple, slice)))
     size = x.shape[dim]
-    index = np.arange(size)[obj] if isinstance(obj, slice) else np.asarray(_as_numpy_index(obj))
+    index = np.asarray(_as_numpy_index(obj))
+    if isinstance(obj, slice):
+        index = np.arange(size)[obj]
+    elif index.dtype.kind not in "iub" and index.size:
+        raise IndexingError(
+            with_location(f"insert takes an index, several indices or a slice, got {brief(obj)}")
+        )
     count = new.shape[dim] if index.size == 1 else index.size
     new = broadcast(new, replace_dim_size(x.shape, dim, count))
     try:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from shardir.errors import OperationTypeError, count_noun
+from shardir.frontend.argument_checks import as_items, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
@@ -28,7 +29,7 @@ def roll(a: ArrayLike, shift: ArrayLike, axis: AxisLike = None) -> Tracer:
     Several shifts correspond to several axes. Shifts may be traced.
     """
     if is_concrete(shift):
-        return _roll_static(a, as_ints(shift), axis)
+        return _roll_static(a, check_integers("shift of roll", as_items(shift)), axis)
     return _roll_traced(a, shift, axis)
 
 

@@ -30,7 +30,7 @@ def tile(A: ArrayLike, reps: ShapeLike) -> Tracer:
 
 
 @public(static=("new_shape",))
-def resize(a: ArrayLike, new_shape: object) -> Tracer:
+def resize(a: ArrayLike, new_shape: ShapeLike) -> Tracer:
     """Return the elements of the flattened array in `new_shape`, repeated if there are too few."""
     x = as_tracer(a)
     shape = as_ints(new_shape)

@@ -80,6 +80,11 @@ def _search(
     if table.value.type.dtype in COMPLEX:
         raise OperationTypeError(with_location("searchsorted does not take complex numbers"))
     if sorter is not None:
+        order = as_tracer(sorter)
+        if order.ndim != 1:
+            raise OperationTypeError(
+                with_location(f"searchsorted takes a vector as the sorter, got shape {order.shape}")
+            )
         table = take.take(table, sorter, mode="promise_in_bounds")
     if not table.size or not query.size:
         return filling.zeros(query.shape, np.int32)

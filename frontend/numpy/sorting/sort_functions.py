@@ -112,7 +112,7 @@ def argsort(
 @public(static=("axis",))
 def lexsort(keys: ArraySequence, axis: int = -1) -> Tracer:
     """Return the indices that sort by several keys, of which the last one is the primary key."""
-    if isinstance(keys, (Operators, np.ndarray)):
+    if isinstance(keys, (Operators, np.ndarray)) and keys.ndim:
         count = keys.shape[0]
     elif isinstance(keys, (list, tuple)):
         count = len(keys)

@@ -11,6 +11,9 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.tracing.tracer import Tracer
 
+MAX_FINITE_ORDER = 258
+"""Order of the largest Bernoulli number that is finite in f64."""
+
 
 @cache
 def bernoulli_numbers(last: int) -> tuple[Fraction, ...]:
@@ -26,4 +29,8 @@ def bernoulli_numbers(last: int) -> tuple[Fraction, ...]:
 def bernoulli(n: int) -> Tracer:
     """Return the Bernoulli numbers B_0 to B_n, with B_1 = -1/2."""
     last = check_integer("n of bernoulli", n, 0)
-    return array_conversion.asarray(np.array([float(each) for each in bernoulli_numbers(last)]))
+    known = [float(each) for each in bernoulli_numbers(min(last, MAX_FINITE_ORDER))]
+    # The sign of B_n is that of cos(pi (n / 2 - 1)) for even n.
+    orders = np.arange(len(known), last + 1)
+    beyond = np.where(orders % 2, 0.0, np.where(orders % 4 == 2, np.inf, -np.inf))
+    return array_conversion.asarray(np.concatenate([known, beyond]))

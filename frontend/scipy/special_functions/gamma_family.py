@@ -3,12 +3,13 @@
 from functools import partial
 from math import log as log_of, pi
 
+from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy import dtypes
-from shardir.frontend.numpy.creation import filling
+from shardir.frontend.numpy.creation import filling, ranges
 from shardir.frontend.numpy.elementwise import (
     complex_parts,
     float_parts,
@@ -16,6 +17,7 @@ from shardir.frontend.numpy.elementwise import (
     rounding,
     selection,
 )
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
     apply_elementwise,
     constant_like,
@@ -36,7 +38,7 @@ from shardir.frontend.scipy.special_functions.gamma_quotients import (
 )
 from shardir.frontend.scipy.special_functions.stirling import log_beta
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import convert, promote_to
+from shardir.frontend.tracing.operands import as_tracer, convert, promote_to
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.weak_types import strip_weak_types
 from shardir.frontend.transforms.custom_jvp import custom_jvp
@@ -147,12 +149,20 @@ def beta(a: ArrayLike, b: ArrayLike) -> Tracer:
     return _beta(*promote_args_inexact(*require_real("beta", a, b)))
 
 
+MAX_UNROLLED_TERMS = 64
+"""Number of terms of a sum up to which each one is an operation of its own."""
+
+
 @public(static=("d",))
 @strip_weak_types
 def multigammaln(a: ArrayLike, d: int) -> Tracer:
     """Return the logarithm of the multivariate gamma function of dimension `d`, elementwise."""
+    d = check_integer("d of multigammaln", d, 1)
     (a,) = promote_to(inexact_kind(a, 1), a)
     total = constant_like(a, 0.25 * d * (d - 1) * log_of(pi))
+    if d > MAX_UNROLLED_TERMS:
+        shifted = a[..., None] - as_tracer(ranges.arange(d, dtype=a.dtype)) / 2
+        return total + basic_reductions.sum(gammaln(shifted), -1)
     for j in range(d):
         total = total + gammaln(a - j / 2)
     return total

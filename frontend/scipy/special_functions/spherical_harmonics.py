@@ -5,6 +5,7 @@ from math import pi, sqrt
 import numpy as np
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -20,6 +21,9 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, broadcast, broadcast_shapes
 from shardir.frontend.tracing.tracer import Tracer
+
+MAX_DEGREE = 4096
+"""Maximum degree of spherical harmonics: a program has about 20 operations for each degree."""
 
 
 def _normalized_legendre(n: Tracer, m: Tracer, theta: Tracer, last: int) -> Tracer:
@@ -67,6 +71,7 @@ def _sph_harm_y(n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, la
     return emit_elementwise("complex", sign * real, sign * turned)
 
 
+@with_argument_errors
 def sph_harm_y(
     n: ArrayLike, m: ArrayLike, theta: ArrayLike, phi: ArrayLike, diff_n: int | None = None,
     n_max: int | None = None,
@@ -85,5 +90,7 @@ def sph_harm_y(
         )
     if n_max is None:
         known = require_concrete(n, "n", "sph_harm_y needs the degrees", "pass n_max")
+        if not np.all(np.isfinite(known)):
+            raise ArgumentError(with_location(f"n of sph_harm_y is finite, got {brief(n)}"))
         n_max = int(np.max(known, initial=0))
-    return _sph_harm_y(n, m, theta, phi, check_integer("n_max of sph_harm_y", n_max, 0))
+    return _sph_harm_y(n, m, theta, phi, check_integer("n_max of sph_harm_y", n_max, 0, MAX_DEGREE))

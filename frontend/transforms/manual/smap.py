@@ -1,17 +1,18 @@
 """`smap`: `shard_map` along one mesh axis, with the notation of `vmap`."""
 
+from shardir.frontend.argument_checks import MAX_RANK
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.shardings.partition_spec import PartitionSpec
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.transforms.manual.shard_map import shard_map
 
 _MISSING: object = object()
 
 
-@traceback_boundary
+@with_argument_errors
 def smap(
     f: UserFunction | None = None,
     /,
@@ -53,10 +54,10 @@ def _specs_of_axes(axes: object, name: str, word: str) -> PyTree:
     def spec(axis: object) -> PartitionSpec:
         if axis is None:
             return PartitionSpec()
-        if isinstance(axis, bool) or not isinstance(axis, int) or axis < 0:
+        if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis < MAX_RANK:
             raise ArgumentError(
                 with_location(
-                    f"{word} of smap has {axis!r}; its entries are nonnegative axis numbers, "
+                    f"{word} of smap has {axis!r}; its entries are axis numbers from 0 to 63, "
                     "and None for a replicated value"
                 )
             )
