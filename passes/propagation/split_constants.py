@@ -202,7 +202,7 @@ class _ConstantSplitter:
             if value is used:
                 self.draft.homes.update(dict.fromkeys(groups, self.draft.homes[op]))
                 self.followers.setdefault(op, []).extend(groups)
-            elif groups:
+            else:
                 self.removed[value] = groups
                 for group in groups:
                     self.draft.uses_of(value).remove((group, 0))
