@@ -320,7 +320,7 @@ def test_sums_over_no_axes_keep_python_numbers_and_refuse_other_objects() -> Non
     assert lax.psum(3, ()) == 3
     assert isinstance(lax.psum(3, ()), int)
     error = error_assertions.error_line(Exception, lambda: lax.psum("a", ()))
-    assert error == "an operand is 'a' of type str, which is not an array"
+    assert error == "argument x of psum is 'a' of type str, which is not an array"
 
 
 @pytest.mark.parametrize("mapped", [vmap, sd.pmap])
