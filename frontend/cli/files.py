@@ -88,14 +88,15 @@ def parse_single_module(text: str, name: str) -> Module:
 
 
 _MLIR = re.compile(r"(?:\s|//[^\n]*\n)*(?:module\b|sdy\.|func\.func|#|!|\"builtin)")
+_IR = re.compile(r"(?:\s|//[^\n]*\n)*(?:mesh|(?:spmd\s+)?func)\s*@")
 
 
 def _is_stablehlo(text: str, name: str) -> bool:
-    """Return whether a text is StableHLO, by the file name or, where the name has another ending,
-    by the beginning of the text."""
-    if name.endswith((".ir", ".mlir", ".mlirbc")):
-        return not name.endswith(".ir")
-    return _MLIR.match(text) is not None
+    """Return whether a text is StableHLO: by its beginning, or by the file name where the beginning
+    is neither that of a module nor that of IR text."""
+    if _MLIR.match(text) is not None:
+        return True
+    return _IR.match(text) is None and name.endswith((".mlir", ".mlirbc"))
 
 
 def definition_locations(text: str, name: str) -> DefinitionLocations | None:

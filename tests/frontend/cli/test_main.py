@@ -248,6 +248,28 @@ func.func @g(%x: tensor<4xf32>) -> tensor<4xf32> {
 """
 
 
+def test_the_beginning_of_a_text_determines_its_format(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("sine.mlir").write_text(f"// A sine.\n{TWO.partition('// -----')[0]}", "utf-8")
+    assert run("opt", "sine.mlir", "--passes", "none") == 0
+    text = capsys.readouterr().out
+    assert "%y = sin(%x) : f32[4]" in text
+    stablehlo, mesh = Path("sine.mlir").read_text("utf-8"), f"mesh @m = [a=2]\n{text}"
+    for name, source in (("printed.mlir", text), ("mesh.mlir", mesh), ("sine.ir", stablehlo)):
+        Path(name).write_text(source, "utf-8")
+        assert run("opt", name, "--passes", "none") == 0
+        assert text in capsys.readouterr().out
+    Path("lowered.txt").write_text(stablehlo, "utf-8")
+    assert run("opt", "lowered.txt", "--passes", "none") == 0
+    assert capsys.readouterr().out == text
+    wrong = {"no.mlir": "a module may contain only meshes and functions", "no.ir": "unexpected 'x'"}
+    for name, message in wrong.items():
+        Path(name).write_text("x", "utf-8")
+        assert run("opt", name) == 1
+        assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
 def test_opt_reads_each_module_of_a_stablehlo_file(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,17 +313,6 @@ def test_opt_reads_stablehlo_from_standard_input(
     assert '%y = "stablehlo.sine"(%x) : (tensor<4xf32>) -> (tensor<4xf32>)' in (
         capsys.readouterr().out
     )
-
-
-def test_the_beginning_of_a_text_decides_for_other_file_names(
-    file: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("lowered.txt").write_text(TWO.partition("//")[0], "utf-8")
-    assert run("opt", "lowered.txt", "--passes", "none") == 0
-    assert "%y = sin(%x) : f32[4]" in capsys.readouterr().out
-    Path("lowered.ir").write_text(TWO.partition("//")[0], "utf-8")
-    assert run("opt", "lowered.ir", "--passes", "none") == 1
-    assert capsys.readouterr().err.startswith("error: unexpected '.', expected a name such as @f")
 
 
 def test_only_opt_accepts_files_of_several_modules(
