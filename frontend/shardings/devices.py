@@ -60,8 +60,9 @@ class Device:
         # Each process has its own GPUs, which other processes cannot address.
         return there.owner_of(self.id) if self.backend == "cpu" else there.index
 
-    def memory_stats(self) -> None:
+    def memory_stats(self) -> dict[str, int] | None:
         """Return `None`, as JAX does for CPUs; `live_arrays` lists the memory of arrays."""
+        return None
 
     def __call__(self) -> "Device":
         """Return the device itself, because `array.device()` is a call in older programs."""
