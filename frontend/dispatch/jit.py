@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
+from shardir.frontend.dispatch.function_caches import clear_function_caches
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Compiled as Compiled, Lowered as Lowered
 from shardir.frontend.dispatch.traced_calls import check_traceable
@@ -71,7 +72,10 @@ def jit(
 
     `fun` takes and returns pytrees of arrays. It is traced once for each combination of pytree
     structure, shapes, element types, shardings, static arguments and settings; later calls do not
-    run its Python code.
+    run its Python code. All results of `jit` of the same function with equal options share the
+    compiled programs, as in JAX; values that the function captures are those of its first trace.
+    Functions made by `lambda`, `def` or `partial` in a loop are different ones, and each result of
+    `jit` with `AUTO` has programs of its own.
 
     `static_argnums`, `static_argnames`: arguments that `fun` receives unchanged; they must be
     hashable. One of the two lists implies the other. If both are given, a parameter is static by
@@ -175,6 +179,7 @@ def clear_caches() -> None:
     The next call of each function compiles it again. The function searches all objects that the
     garbage collector tracks. Objects that `gc.freeze` moved are not found.
     """
+    clear_function_caches()
     for each in gc.get_objects():
         if type(each) is JitFunction:
             each.clear_cache()

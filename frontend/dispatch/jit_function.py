@@ -18,9 +18,8 @@ from shardir.frontend.arrays.float0 import replace_float0
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.argument_placement import DevicePlacement, Placement
 from shardir.frontend.dispatch.boundary_shardings import BoundaryShardings
-from shardir.frontend.dispatch.cache_info import CacheInfo, CallKey, CompilationLog
+from shardir.frontend.dispatch.cache_info import CacheInfo, CallKey
 from shardir.frontend.dispatch.call_table import (
-    CallTable,
     CompiledCall,
     TraceContext,
     context_objects,
@@ -32,10 +31,9 @@ from shardir.frontend.dispatch.execution_context import (
     default_array_device,
     execution_context,
 )
-from shardir.frontend.dispatch.inlined_traces import InlinedTraces
+from shardir.frontend.dispatch.function_caches import FunctionCaches, find_caches
 from shardir.frontend.dispatch.programs.compilation import prepare_backend
 from shardir.frontend.dispatch.programs.deferred_arguments import (
-    ChosenCalls,
     UnplannedCall,
     find_deferred,
     lower_as_chosen,
@@ -128,11 +126,16 @@ class JitFunction:
         self._compiler_options, self._passes = compiler_options, passes
         self._transform = transform
         self._placement = placement if device is None else DevicePlacement(parameters, device)
-        self._calls = CallTable()
-        self._traces = InlinedTraces()
-        self._chosen = ChosenCalls()
         self._has_static = parameters.has_static
-        self._compilations = CompilationLog()
+        shardings = in_shardings, out_shardings
+        options = parameters, shardings, uneven, backend, device, compiler_options, passes
+        is_shared = transform == "jit" and placement is None
+        self._set_caches(find_caches(fun, options) if is_shared else FunctionCaches())
+
+    def _set_caches(self, caches: FunctionCaches) -> None:
+        self._caches = caches
+        self._calls, self._traces = caches.calls, caches.traces
+        self._chosen, self._compilations = caches.chosen, caches.compilations
 
     def __call__(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Call the function with these arguments."""
@@ -337,10 +340,7 @@ class JitFunction:
 
     def clear_cache(self) -> None:
         """Remove all compiled programs from the cache."""
-        self._compilations.clear()
-        self._chosen.clear()
-        self._calls.clear()
-        self._traces.clear()
+        self._caches.clear()
         if self.call_cache is not None:
             self.call_cache.table.clear()
 
@@ -349,11 +349,13 @@ class JitFunction:
 
     def __getstate__(self) -> dict[str, PyTree]:
         """Return the attributes for a copy, which compiles its own programs."""
+        caches = FunctionCaches()
         own = {
-            "_calls": CallTable(),
-            "_traces": InlinedTraces(),
-            "_chosen": ChosenCalls(),
-            "_compilations": CompilationLog(),
+            "_caches": caches,
+            "_calls": caches.calls,
+            "_traces": caches.traces,
+            "_chosen": caches.chosen,
+            "_compilations": caches.compilations,
         }
         return {**self.__dict__, **own}
 
