@@ -23,14 +23,20 @@ else:
 
 MIN_ZERO_PAGE_ELEMENTS = 1 << 12
 """Minimum number of elements for which this is faster."""
+MAX_ZERO_PAGE_BYTES = 1 << 48
+"""Sizes above this are no sizes of a block of memory; the program of such an array states that no
+memory can hold it."""
 
 
 def allocate_zeros(shape: tuple[int, ...], dtype: str) -> Array | None:
-    """Return an uncommitted array of zeros; `None` for small arrays, or without such memory.
+    """Return an uncommitted array of zeros; `None` for small and for impossibly large arrays, or
+    without such memory.
 
     It must not be called while a function is traced.
     """
-    launch = _zeros_launch(shape, dtype, default_array_device()) if is_available() else None
+    if not is_available() or TensorType(shape, dtype).nbytes > MAX_ZERO_PAGE_BYTES:
+        return None
+    launch = _zeros_launch(shape, dtype, default_array_device())
     result: list[Array] | None = None if launch is None else launch([])
     if result is None:
         return None

@@ -55,6 +55,9 @@ FIRST_ARGUMENT_SLOT = 2
 MAX_ADDRESSABLE_BYTES = 1 << 56
 """Bytes of the address space of a process on the largest 64-bit machines. The program of a schedule
 computes with offsets and sizes of 64 bits."""
+MAX_LOOP_ITERATIONS = (1 << 63) - 1
+"""Iterations that a loop counts in 64 bits. A value in memory has fewer elements, but a value that
+is computed in the loop that uses it has no buffer."""
 
 
 def _check_addressable(arena_bytes: int, buffers: Sequence[PlannedBuffer]) -> None:
@@ -65,6 +68,17 @@ def _check_addressable(arena_bytes: int, buffers: Sequence[PlannedBuffer]) -> No
             f"no memory for {show_bytes(needed)}: a process can address at most "
             f"{show_bytes(MAX_ADDRESSABLE_BYTES)}; compute on smaller arrays"
         )
+
+
+def _check_countable(function: Function) -> None:
+    """Raise `OutOfMemoryError` for values with more elements than a loop can count."""
+    for op in function.body.walk():
+        for value in op.results:
+            if value.type.size > MAX_LOOP_ITERATIONS:
+                raise OutOfMemoryError(
+                    f"a loop cannot compute {value.type}: it has more than "
+                    f"{MAX_LOOP_ITERATIONS} elements; compute on smaller arrays"
+                )
 
 
 class ScheduleBuilder:
@@ -250,4 +264,6 @@ def compile_schedule(function: Function, machine: HostDescription) -> Schedule:
     """Return the schedule of a function for one device; its kernels are selected for a machine."""
     load_extension_rules()
     lowered = fuse_gathers(lower_function(function, LAYOUT_RULES))
-    return ScheduleBuilder(lowered, RULES, worker_count(), machine, start_compiling).build()
+    builder = ScheduleBuilder(lowered, RULES, worker_count(), machine, start_compiling)
+    _check_countable(function)
+    return builder.build()

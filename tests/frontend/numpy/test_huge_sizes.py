@@ -24,6 +24,8 @@ RESULTS: dict[str, Callable[[], Any]] = {
 }
 UNADDRESSABLE: dict[str, Callable[[], Any]] = {
     "linspace": lambda: snp.linspace(0, 1, 2**62),
+    "zeros of one dimension": lambda: snp.zeros(2**63),
+    "zeros": lambda: snp.zeros((2**62, 4), "int8"),
     "eye": lambda: snp.eye(2**55),
     "tile": lambda: snp.tile(snp.ones(4), 2**62),
     "repeat": lambda: snp.repeat(snp.ones(4), 2, total_repeat_length=2**70),
@@ -58,6 +60,18 @@ def test_programs_that_exceed_the_address_space_are_errors(name: str) -> None:
         "compute on smaller arrays",
     ):
         UNADDRESSABLE[name]()
+
+
+@pytest.mark.parametrize("shape", [(2**40, 2**40), (2**63,), (1, 2**400)])
+def test_values_that_no_loop_can_count_are_errors(shape: tuple[int, ...]) -> None:
+    """Nothing stores the elements of a constant that is summed."""
+    extents = ", ".join(map(str, shape))
+    with pytest.raises(OutOfMemoryError) as caught:
+        sd.jit(lambda: snp.ones(shape).sum())()
+    assert str(caught.value).splitlines()[0] == (
+        f"a loop cannot compute f32[{extents}]: it has more than 9223372036854775807 elements; "
+        "compute on smaller arrays"
+    )
 
 
 @pytest.mark.parametrize("widths", [(0, 0), (1, 2), (7, 5), (30, 31), (100, 0)])
