@@ -23,6 +23,7 @@ from typing import TypeVar
 import optree
 
 from shardir import errors
+from shardir.frontend.command_callers import command_callers
 from shardir.ir.location import Loc, is_cell, name_cell
 
 
@@ -92,7 +93,9 @@ class _CodeInfo:
     def __init__(self, code: CodeType) -> None:
         self.code = code  # The reference keeps the id of the code object unique.
         self.internal = (
-            code.co_filename.startswith(_INTERNAL_PREFIXES) or _GENERATED_METHOD in code.co_qualname
+            code.co_filename.startswith(_INTERNAL_PREFIXES)
+            or _GENERATED_METHOD in code.co_qualname
+            or code in command_callers
         )
         self.boundary = code in _boundaries
         self.sites: dict[int, CallSite] = {}
@@ -219,7 +222,7 @@ def _code_info(code: CodeType) -> _CodeInfo:
 
 
 def is_internal_code(code: CodeType) -> bool:
-    """Return whether a code object belongs to this package or to optree."""
+    """Return whether a code object belongs to this package, to optree or to the command line."""
     return _code_info(code).internal
 
 

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 
 from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError, bound_message
 from shardir.frontend.cli.commands import analysis, planning, programs
+from shardir.frontend.command_callers import command_callers
 
 COMPLETION_VARIABLE = "_SHARDIR_COMPLETE"
 """The environment variable that Typer's completion scripts set."""
@@ -94,6 +95,7 @@ def main() -> None:
     Errors include output that cannot be written, and programs that are too large for the memory or
     for Python's stack. Characters that the output cannot encode are escaped.
     """
+    command_callers.add(sys._getframe(1).f_code)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

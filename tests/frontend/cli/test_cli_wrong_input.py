@@ -210,6 +210,19 @@ def command(*words: str, stdin: bytes = b"", stdout: str | None = None) -> tuple
     return ended.returncode, ended.stderr.decode()
 
 
+def test_errors_do_not_show_the_script_that_runs_the_command(folder: Path) -> None:
+    script = folder / "bin" / "shardir"
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom shardir.cli import main\n\nsys.exit(main())\n")
+    words = ("explain", "json:dumps", "--mesh", "data=4,data=2")
+    ended = subprocess.run([sys.executable, script, *words], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "error: the axes of a Mesh are ('data', 'data'); every name may occur only once; rename "
+        "one axis\n"
+    )
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is full")
 def test_an_unwritable_output_is_an_error(folder: Path) -> None:
     assert command("opt", "f.ir", stdout="/dev/full") == (
