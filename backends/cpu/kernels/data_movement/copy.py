@@ -294,11 +294,7 @@ def _line_stores(
         return None
     if streaming and whole:
         return LineStores.STREAMED
-    if (
-        streaming
-        and column.extent >= MIN_JOINED_LINES * per_line
-        and streamed_transpose.has_line_permutation(items, machine)
-    ):
+    if streaming and column.extent >= MIN_JOINED_LINES * per_line:
         return LineStores.JOINED
     has_conflicts = _is_near_conflict(row.strides[1]) and _is_near_conflict(column.strides[0])
     return LineStores.ORDINARY if has_conflicts else None

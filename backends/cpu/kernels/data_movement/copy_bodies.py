@@ -105,20 +105,21 @@ def _copy_streaming(
     No other store writes to these lines: a streaming store evicts a line that is in the cache.
     """
     head = (f.value(0, "i64") - target.to("i64", "ptrtoint")) & (CACHE_LINE_BYTES - 1)
-    _copy_part_of_line(f, head, source, target)
+    copy_few_bytes(f, head, CACHE_LINE_BYTES, source, target)
     position = f.variable("i64", head)
     vectors = CACHE_LINE_BYTES // width
     for lines in (4, 1):
         _copy_vectors(f, position, count, width, lines * vectors, True, source, target)
     at = position.get()
-    _copy_part_of_line(f, count - at, f.offset(source, at), f.offset(target, at))
+    rest = f.offset(source, at), f.offset(target, at)
+    copy_few_bytes(f, count - at, CACHE_LINE_BYTES, *rest)
 
 
-def _copy_part_of_line(
-    f: LLVMFunction, count: LLVMValue, source: LLVMValue, target: LLVMValue
+def copy_few_bytes(
+    f: LLVMFunction, count: LLVMValue, limit: int, source: LLVMValue, target: LLVMValue
 ) -> None:
-    """Copy fewer bytes than a cache line has."""
-    size = CACHE_LINE_BYTES // 2
+    """Copy fewer bytes than `limit`, a power of two."""
+    size = limit // 2
     while size >= 1:
         with f.when((count - size).is_("ult", size)):
             _copy_ends(f, count, size, source, target)

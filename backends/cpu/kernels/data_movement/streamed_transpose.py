@@ -6,14 +6,14 @@ the order of the tiles.
 
 Arrays that exceed the caches are written by streaming stores, without which each line of the target
 would be read before it is written. If the rows of the target do not begin at cache lines, a line of
-the target consists of the end of one transposed line and the start of the next one, which the
-two-source permutations of AVX-512 join. The scratch memory of the worker holds the transposed lines
-of the previous columns.
+the target consists of the end of one transposed line and the start of the next one. The scratch
+memory of the worker holds the transposed lines of the previous columns. The two-source permutations
+of AVX-512 join two lines; without them, both are stored next to each other and their parts loaded.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
-from functools import partial
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
@@ -21,7 +21,7 @@ from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernels.data_movement import transpose_tiles
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
-from shardir.backends.cpu.kernels.data_movement.copy_bodies import item_type
+from shardir.backends.cpu.kernels.data_movement.copy_bodies import copy_few_bytes, item_type
 from shardir.backends.cpu.kernels.data_movement.skewed_order import SkewedOrder, each_skewed_tile
 
 RUN_BYTES = 8192
@@ -52,10 +52,10 @@ no tile is in the same step as that one. The lines of a strip stay in the first-
 256 columns, the transpose of 4001 x 3999 f32 moves 20 GB/s instead of 36."""
 PERMUTED_ITEMS = {1: ("qi", "avx512vbmi"), 2: ("hi", "avx512bw"), 4: ("d", "avx512bw"),
                   8: ("q", "avx512bw")}  # fmt: skip
-"""The suffix of the two-source permutation of items of a size in bytes, and the feature that it and
-masked stores of bytes require."""
-
-
+"""The suffix of the two-source permutation of items of a size in bytes, and the feature that it
+requires."""
+PAIR_BYTES = 2 * CACHE_LINE_BYTES
+"""Bytes of a transposed line and the line to its left."""
 Index = LLVMValue | int
 """The number of a line in a tile."""
 
@@ -161,62 +161,112 @@ def _copy_whole(
 def _copy_joined(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
     """Copy a block whose rows begin and end at any item of a cache line.
 
-    The lines of each tile are kept until those of the next columns are known. The columns that
-    fill no line are transposed in the same way, and joined to the ends of all rows.
+    The line to the left of a line of a tile is kept. With permutations, both are joined in
+    registers, otherwise they are stored next to each other, as a pair, and parts of both loaded.
     """
     per_line = items.per_line
-    tile_bytes = per_line * CACHE_LINE_BYTES
-    whole = block.columns - block.columns % per_line
-    zero = f.value(0, "i64")
-    # The lines of the last tiles of strips are kept until the next strip, those of others until
-    # the next tile in the strip is computed.
-    strip = f.offset(block.scratch, run_rows(items.nbytes) * CACHE_LINE_BYTES)
-
-    def kept_line(tile: LLVMValue, number: Index) -> LLVMValue:
-        return f.offset(tile, number * CACHE_LINE_BYTES)
-
-    def load_kept(tile: LLVMValue, number: Index) -> LLVMValue:
-        return f.load(kept_line(tile, number), items.line_type, CACHE_LINE_BYTES)
-
-    def each_step(column: LLVMValue, put: Callable[..., None]) -> None:
-        with f.loop(0, block.rows, per_line) as start:
-            row = f.umin(start, block.rows - per_line)
-            kept = f.offset(block.scratch, start * CACHE_LINE_BYTES)
-            _transpose_tile(f, items, block, row, column, True, partial(put, row, kept))
-
-    def begin(row: LLVMValue, kept: LLVMValue, number: Index, line: LLVMValue) -> None:
-        f.store(line, kept_line(kept, number), CACHE_LINE_BYTES)
-        at = _target(f, items, block, row + number, zero)
-        _store_bytes(f, line, at, CACHE_LINE_BYTES - line_offset(at))
-
-    def finish(row: LLVMValue, kept: LLVMValue, number: Index, line: LLVMValue) -> None:
-        at = _target(f, items, block, row + number, whole)
-        off = line_offset(at)
-        left = off + (block.columns - whole) * items.nbytes
-        start = f.offset(at, -off)
-        _store_bytes(f, _join_lines(f, items, load_kept(kept, number), line, off), start, left)
-        with f.when(left.is_("ugt", CACHE_LINE_BYTES)):
-            beyond = _join_lines(f, items, line, line, off)
-            next_line = f.offset(start, CACHE_LINE_BYTES)
-            _store_bytes(f, beyond, next_line, left - CACHE_LINE_BYTES)
-
-    each_step(zero, begin)
-    columns = f.value(per_line, "i64"), whole
+    has_permutation = has_line_permutation(items, f.machine)
+    distance = _kept_distance(f, items)
+    tile_bytes = per_line * distance
+    strip = _strip_memory(f, items, block)
+    _copy_starts(f, items, block)
+    columns = f.value(per_line, "i64"), block.columns & -per_line
     with each_skewed_tile(f, JOINED_ORDER, per_line, block.rows, columns) as tile:
-        last = f.offset(block.scratch, tile.step * tile_bytes)
+        # The lines to the left of the first tile of a strip are those of the previous strip.
+        first = f.offset(block.scratch, tile.step * tile_bytes)
         within = f.offset(strip, tile.number * tile_bytes)
-        kept = f.select(tile.is_last, last, within)
-        previous = f.select(tile.number.is_("eq", 0), last, f.offset(within, -tile_bytes))
+        kept = f.select(tile.number.is_("eq", 0), first, within)
+        next_kept = f.select(tile.is_last, first, f.offset(within, tile_bytes))
 
         def store_joined(number: Index, line: LLVMValue) -> None:
             at = _target(f, items, block, tile.row + number, tile.column)
             off = line_offset(at)
-            joined = _join_lines(f, items, load_kept(previous, number), line, off)
-            f.store(line, kept_line(kept, number), CACHE_LINE_BYTES)
+            left_at = f.offset(kept, number * distance)
+            if has_permutation:
+                left = f.load(left_at, items.line_type, CACHE_LINE_BYTES)
+                joined = _join_lines(f, items, left, line, off)
+            else:
+                parts = f.offset(left_at, CACHE_LINE_BYTES - off)
+                joined = f.load(parts, items.line_type, items.unit)
+            f.store(line, f.offset(next_kept, number * distance), CACHE_LINE_BYTES)
             f.store(joined, f.offset(at, -off), CACHE_LINE_BYTES, streaming=True)
 
-        _transpose_tile(f, items, block, tile.row, tile.column, False, store_joined)
-    each_step(whole, finish)
+        if has_permutation:
+            _transpose_tile(f, items, block, tile.row, tile.column, False, store_joined)
+        else:
+            right = f.offset(kept, CACHE_LINE_BYTES)
+            _keep_tile(f, items, block, tile.row, tile.column, False, right, distance)
+            with f.loop(0, per_line) as number:
+                line_at = f.offset(right, number * distance)
+                store_joined(number, f.load(line_at, items.line_type, CACHE_LINE_BYTES))
+    _copy_ends_of_rows(f, items, block)
+
+
+def _kept_distance(f: LLVMFunction, items: StreamedItems) -> int:
+    """Return the bytes between two lines that are kept."""
+    return CACHE_LINE_BYTES if has_line_permutation(items, f.machine) else PAIR_BYTES
+
+
+def _strip_memory(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> LLVMValue:
+    """Return the memory of lines of a strip, which follows that of lines between strips."""
+    return f.offset(block.scratch, run_rows(items.nbytes) * _kept_distance(f, items))
+
+
+def _keep_tile(
+    f: LLVMFunction,
+    items: StreamedItems,
+    block: GridBlock,
+    row: LLVMValue,
+    column: LLVMValue,
+    is_clamped: bool,
+    kept: LLVMValue,
+    distance: int,
+) -> None:
+    """Transpose a tile, and store its lines at a distance in bytes."""
+
+    def keep(number: Index, line: LLVMValue) -> None:
+        f.store(line, f.offset(kept, number * distance), CACHE_LINE_BYTES)
+
+    _transpose_tile(f, items, block, row, column, is_clamped, keep)
+
+
+@contextmanager
+def _each_step(
+    f: LLVMFunction, items: StreamedItems, block: GridBlock
+) -> Iterator[tuple[LLVMValue, LLVMValue]]:
+    """Run the block for the first row of each step, and the address of the lines that it keeps."""
+    with f.loop(0, block.rows, items.per_line) as start:
+        kept = f.offset(block.scratch, start * _kept_distance(f, items))
+        yield f.umin(start, block.rows - items.per_line), kept
+
+
+def _copy_starts(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
+    """Copy the columns before the first whole lines of rows, and keep the first lines."""
+    distance, zero = _kept_distance(f, items), f.value(0, "i64")
+    with _each_step(f, items, block) as (row, kept):
+        _keep_tile(f, items, block, row, zero, True, kept, distance)
+        with f.loop(0, items.per_line) as number:
+            at = _target(f, items, block, row + number, zero)
+            count = CACHE_LINE_BYTES - line_offset(at)
+            copy_few_bytes(f, count, PAIR_BYTES, f.offset(kept, number * distance), at)
+
+
+def _copy_ends_of_rows(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
+    """Copy the columns after the last whole lines of rows, with those that fill no line."""
+    distance, strip = _kept_distance(f, items), _strip_memory(f, items, block)
+    whole = block.columns & -items.per_line
+    right = f.offset(strip, CACHE_LINE_BYTES)
+    with _each_step(f, items, block) as (row, kept):
+        _keep_tile(f, items, block, row, whole, True, right, PAIR_BYTES)
+        with f.loop(0, items.per_line) as number:
+            pair = f.offset(strip, number * PAIR_BYTES)
+            left = f.load(f.offset(kept, number * distance), items.line_type, CACHE_LINE_BYTES)
+            f.store(left, pair, CACHE_LINE_BYTES)
+            at = _target(f, items, block, row + number, whole)
+            off = line_offset(at)
+            count = off + (block.columns - whole) * items.nbytes
+            joined = f.offset(pair, CACHE_LINE_BYTES - off)
+            copy_few_bytes(f, count, PAIR_BYTES, joined, f.offset(at, -off))
 
 
 def _target(
@@ -266,14 +316,20 @@ def _transpose_tile(
         _transpose_parts(f, items, block, load_columns, column, put_line)
     else:
         first = column_address(column)
-        for i in range(per_line):
+        for i in range(0 if is_clamped else per_line):
             prefetch(f, f.offset(column_address(column + i), PREFETCH_BYTES), cache_level=2)
         with f.loop(0, per_line, side) as start:
-            source = f.offset(first, start * nbytes)
-            lines = transpose_tiles.load_tiles(
-                f, nbytes, side, per_line // side, source, block.column_strides[0]
-            )
-            for i, line in enumerate(lines):
+            start_bytes = start * nbytes
+            columns: Iterator[LLVMValue]
+            if is_clamped:
+                numbers = range(per_line)
+                columns = (f.offset(column_address(column + i), start_bytes) for i in numbers)
+            else:
+                columns = transpose_tiles.addresses_at_distance(
+                    f, f.offset(first, start_bytes), block.column_strides[0]
+                )
+            tiles = transpose_tiles.load_tiles(f, nbytes, side, per_line // side, columns)
+            for i, line in enumerate(tiles):
                 put_line(start + i, line)
 
 
@@ -293,8 +349,8 @@ def _transpose_parts(
     nbytes, per_line = items.nbytes, items.per_line
     width = transpose_tiles.INTERLEAVE_BYTES // nbytes
     part_type = transpose_tiles.vector_type(nbytes, width)
-    kept_lines = run_rows(nbytes) + max(JOINED_ORDER.columns, per_line)
-    parts = f.offset(block.scratch, kept_lines * CACHE_LINE_BYTES)
+    pairs = run_rows(nbytes) + max(JOINED_ORDER.columns, per_line) + per_line
+    parts = f.offset(block.scratch, pairs * PAIR_BYTES)
     with f.loop(0, per_line, width) as first:
         columns = load_columns(column + first, width)
         vectors = transpose_tiles.interleave_rows(f, columns, per_line, width)
@@ -325,15 +381,3 @@ def _join_lines(
     by = f.splat(moved if items.unit == 8 else moved.to(lane, "trunc"), lanes)
     index = f.emit(f"sub {items.line_type} <{listed}>, {by}", items.line_type)
     return f.call(name, [second, index, first], items.line_type)
-
-
-def _store_bytes(f: LLVMFunction, line: LLVMValue, address: LLVMValue, count: LLVMValue) -> None:
-    """Store the first `count` bytes of a cache line, at most all."""
-    type, mask = f"<{CACHE_LINE_BYTES} x i8>", f"<{CACHE_LINE_BYTES} x i1>"
-    name = f"llvm.masked.store.v{CACHE_LINE_BYTES}i8.p0"
-    f.module.declare(name, "void", [type, "ptr", "i32", mask])
-    ones = f.value(-1, "i64")
-    some = ~(ones << f.umin(count, CACHE_LINE_BYTES - 1))
-    bits = f.select(count.is_("uge", CACHE_LINE_BYTES), ones, some).to(mask, "bitcast")
-    value = line if line.type == type else line.to(type, "bitcast")
-    f.do(f"call void @{name}({type} {value}, ptr {address}, i32 1, {mask} {bits})")

@@ -6,6 +6,9 @@ list of vectors; then groups of 16 bytes are exchanged between vectors. Every st
 instruction of x86 and of ARM.
 """
 
+from collections.abc import Iterator
+from itertools import islice
+
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count
 from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
@@ -37,9 +40,10 @@ def copy_split_tiles(nbytes: int, size: int, f: LLVMFunction, block: GridBlock) 
         with f.loop(0, columns, across) as a, f.loop(0, rows, size) as b:
             column, row = f.umin(a, columns - across), f.umin(b, rows - size)
             source = f.offset(block.addresses[0], column * block.column_strides[0] + row * nbytes)
+            each_column = addresses_at_distance(f, source, block.column_strides[0])
             target = f.offset(block.addresses[1], column * nbytes)
             outer_row, inner_row = row // inner, row % inner
-            for line in load_tiles(f, nbytes, size, count, source, block.column_strides[0]):
+            for line in load_tiles(f, nbytes, size, count, each_column):
                 at = outer_row * block.row_strides[1] + inner_row * stride
                 f.store(line, f.offset(target, at), 1)
                 is_last = inner_row.is_("eq", inner - 1)
@@ -86,7 +90,8 @@ def copy_tiles(nbytes: int, size: int, row_by_row: bool, f: LLVMFunction, block:
             column, row = f.umin(column, columns - across), f.umin(row, rows - size)
             source = f.offset(block.addresses[0], column * source_stride + row * nbytes)
             target = f.offset(block.addresses[1], row * target_stride + column * nbytes)
-            for line in load_tiles(f, nbytes, size, count, source, source_stride):
+            each_column = addresses_at_distance(f, source, source_stride)
+            for line in load_tiles(f, nbytes, size, count, each_column):
                 f.store(line, target, 1)
                 target = f.offset(target, target_stride)
 
@@ -101,28 +106,29 @@ def copy_tiles(nbytes: int, size: int, row_by_row: bool, f: LLVMFunction, block:
     f.if_else(fits, lambda: tiles(many), otherwise)
 
 
+def addresses_at_distance(
+    f: LLVMFunction, first: LLVMValue, distance: LLVMValue
+) -> Iterator[LLVMValue]:
+    """Return the address `first` and the following ones at a distance in bytes."""
+    while True:
+        yield first
+        first = f.offset(first, distance)
+
+
 def load_tiles(
-    f: LLVMFunction,
-    nbytes: int,
-    size: int,
-    count: int,
-    source: LLVMValue,
-    source_stride: LLVMValue,
+    f: LLVMFunction, nbytes: int, size: int, count: int, columns: Iterator[LLVMValue]
 ) -> list[LLVMValue]:
-    """Return the rows of `count` transposed tiles that are adjacent in the target.
+    """Return the rows of `count` transposed tiles that are adjacent in the target; `columns` are
+    the addresses of their columns.
 
     As many tiles as fill a register are transposed side by side, with the instructions of one.
     """
     type = vector_type(nbytes, size)
     together = min(count, max(1, f.machine.vector_bytes // (size * nbytes)))
     pieces: list[list[LLVMValue]] = []
-    at = source
     for _ in range(0, count, together):
-        columns = []
-        for _ in range(together * size):
-            columns.append(f.load(at, type, 1))
-            at = f.offset(at, source_stride)
-        rows = [concatenate(f, columns[i::size]) for i in range(size)]
+        loaded = [f.load(at, type, 1) for at in islice(columns, together * size)]
+        rows = [concatenate(f, loaded[i::size]) for i in range(size)]
         pieces.append(transpose_tiles(f, rows, nbytes, size))
     return [concatenate(f, [piece[i] for piece in pieces]) for i in range(size)]
 

@@ -17,6 +17,7 @@ from shardir.backends.cpu.kernels.data_movement.streamed_transpose import (
     has_line_permutation,
     run_rows,
 )
+from tests.backends.cpu.guard_pages import copy_before_guard_page
 from tests.backends.cpu.kernels.random_layouts import integer_array
 from tests.backends.cpu.machine_descriptions import NEOVERSE, SAPPHIRE_RAPIDS, ZEN_3
 from tests.backends.cpu.phase_runner import RuleHarness
@@ -25,10 +26,13 @@ Array = npt.NDArray[Any]
 ITEM_BYTES = {"u1": 1, "i2": 2, "f4": 4, "f8": 8, "c16": 16}
 STREAMING = replace(host_machine(), shared_cache_bytes=1 << 12)
 """The host, with caches that all arrays of these tests exceed."""
-needs_permutations = pytest.mark.skipif(
-    not has_line_permutation(StreamedItems(1, 1), host_machine()),
-    reason="the processor has no permutations of two vectors of bytes (AVX512-VBMI)",
-)
+LINE_ITEMS = [
+    (dtype, vector_bytes)
+    for dtype, nbytes in ITEM_BYTES.items()
+    for vector_bytes in (16, 32, 64)
+    if nbytes < vector_bytes
+]
+"""Items that are smaller than the vectors of a processor."""
 
 
 def transpose(x: Array, width: int, offset: int, machine: HostDescription = STREAMING) -> str:
@@ -51,38 +55,42 @@ def transpose(x: Array, width: int, offset: int, machine: HostDescription = STRE
     return phase.kernel.name.removeprefix("moves_")
 
 
-@needs_permutations
-@pytest.mark.parametrize("dtype", ITEM_BYTES)
-@settings(max_examples=25)
+@pytest.mark.parametrize(("dtype", "vector_bytes"), LINE_ITEMS)
+@settings(max_examples=12)
 @given(st.data())
-def test_rows_of_any_length_and_alignment_are_transposed(dtype: str, data: st.DataObject) -> None:
+def test_rows_of_any_length_and_alignment_are_transposed(
+    dtype: str, vector_bytes: int, data: st.DataObject
+) -> None:
+    machine = replace(STREAMING, vector_bytes=vector_bytes)
     per_line = 64 // ITEM_BYTES[dtype]
     columns = data.draw(st.integers(8 * per_line, 12 * per_line + 3), "columns")
     rows = data.draw(st.integers(per_line, 3 * per_line + 1), "rows")
     offset = data.draw(st.integers(0, per_line - 1), "offset")
     width = columns + data.draw(st.integers(0, per_line), "more columns")
-    x = integer_array((columns, rows), dtype)
-    name = transpose(x, width, offset)
+    x = copy_before_guard_page(integer_array((columns, rows), dtype))
+    name = transpose(x, width, offset, machine)
     if columns % per_line or width % per_line:
         assert name == f"stream_lines{x.itemsize}_joined"
     else:
         assert name == f"stream_lines{x.itemsize}{'_split' if rows % per_line else ''}"
 
 
-@needs_permutations
+@pytest.mark.parametrize("vector_bytes", [32, 64])
 @pytest.mark.parametrize("dtype", ITEM_BYTES)
 @pytest.mark.parametrize("more", [0, 1])
-def test_all_blocks_of_rows_and_columns_are_transposed(dtype: str, more: int) -> None:
+def test_all_blocks_of_rows_and_columns_are_transposed(
+    dtype: str, more: int, vector_bytes: int
+) -> None:
+    machine = replace(STREAMING, vector_bytes=vector_bytes)
     nbytes = ITEM_BYTES[dtype]
     rows = run_rows(nbytes) + 64 // nbytes + more
     columns = (3 * 8192 + 64) // nbytes + 40 * more
     x = integer_array((columns, 80), dtype)
-    assert transpose(x, columns, 0).startswith("stream_lines")
+    assert transpose(x, columns, 0, machine).startswith("stream_lines")
     x = integer_array((8 * 64 // nbytes + more, rows), dtype)
-    assert transpose(x, x.shape[0], 0).startswith("stream_lines")
+    assert transpose(x, x.shape[0], 0, machine).startswith("stream_lines")
 
 
-@needs_permutations
 @pytest.mark.parametrize(("dtype", "name"), [("u1", "stream_lines2_of_1_joined"),
                                              ("f4", "stream_lines8_of_4_joined")])  # fmt: skip
 @pytest.mark.parametrize("offset", [0, 1, 5])
@@ -100,14 +108,12 @@ def test_items_of_several_elements_are_aligned_to_elements(
     assert [phase.kernel.name for phase in phases] == [f"moves_{name}"]
 
 
-@needs_permutations
 def test_batches_and_reversed_columns_are_transposed() -> None:
     x = integer_array((3, 150, 37), "f4")
     assert transpose(x, 150, 0) == "stream_lines4_joined"
     assert transpose(x[:, ::-1], 151, 3) == "stream_lines4_joined"
 
 
-@needs_permutations
 def test_whole_lines_of_memory_that_begins_at_no_line_are_transposed() -> None:
     """A view of an argument states no alignment; only the address at run time does."""
     x = integer_array((192, 80), "f4")
@@ -119,14 +125,6 @@ def test_whole_lines_of_memory_that_begins_at_no_line_are_transposed() -> None:
     harness.run(phases)
     np.testing.assert_array_equal(out, x.T)
     assert [phase.kernel.name for phase in phases] == ["moves_stream_lines4"]
-
-
-LINE_ITEMS = [
-    (dtype, vector_bytes)
-    for dtype, nbytes in ITEM_BYTES.items()
-    for vector_bytes in (16, 32, 64)
-    if nbytes < vector_bytes
-]
 
 
 @pytest.mark.parametrize(("dtype", "vector_bytes"), LINE_ITEMS)
@@ -175,19 +173,27 @@ def planned_name(shape: tuple[int, int], dtype: str, machine: HostDescription) -
         ((4096, 1024), "i2", "stream_lines2"),
         ((100, 40000), "f4", "copy_tiles4"),
         ((40000, 15), "f4", "copy_tiles4_of_8"),
-        ((4001, 999), "u1", "copy_tiles1"),
+        ((4001, 999), "u1", "stream_lines1_joined"),
     ],
 )
 def test_large_transposes_stream_lines(shape: tuple[int, int], dtype: str, name: str) -> None:
-    """This processor lacks permutations of bytes. Rows of few lines are not streamed."""
+    """Rows of few lines are not streamed."""
     machine = replace(SAPPHIRE_RAPIDS, shared_cache_bytes=1 << 20)
     assert planned_name(shape, dtype, machine) == name
 
 
 @pytest.mark.parametrize("machine", [ZEN_3, NEOVERSE])
-def test_lines_are_joined_with_avx512_only(machine: HostDescription) -> None:
+def test_lines_are_joined_without_avx512(machine: HostDescription) -> None:
     small = replace(machine, shared_cache_bytes=1 << 20)
-    assert planned_name((4001, 999), "f4", small) == "copy_tiles4"
+    assert planned_name((4001, 999), "f4", small) == "stream_lines4_joined"
+
+
+def test_permutations_need_features_of_the_processor() -> None:
+    """This processor lacks permutations of bytes."""
+    items = [StreamedItems(n, min(n, 8)) for n in (1, 2, 4, 8, 16)]
+    found = [has_line_permutation(each, SAPPHIRE_RAPIDS) for each in items]
+    assert found == [False, True, True, True, True]
+    assert not any(has_line_permutation(each, ZEN_3) for each in items)
 
 
 def test_blocks_of_joined_lines_have_about_as_many_columns() -> None:
