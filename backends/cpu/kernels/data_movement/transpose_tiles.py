@@ -71,7 +71,7 @@ def tiles_per_cache_line(nbytes: int, size: int) -> int:
 
 
 def copy_tiles(nbytes: int, size: int, row_by_row: bool, f: LLVMFunction, block: GridBlock) -> None:
-    """Copy a block with transposed tiles of `size` items on a side; the last ones overlap.
+    """Copy a block with transposed tiles of `size` items on a side; the last columns overlap.
 
     Tiles with short rows are stored side by side, so that full cache lines are written. With
     `row_by_row`, the inner loop advances along the rows of the target, otherwise along those of the
@@ -86,14 +86,13 @@ def copy_tiles(nbytes: int, size: int, row_by_row: bool, f: LLVMFunction, block:
         loops = (0, columns, across), (0, rows, size)
         outer, inner = reversed(loops) if row_by_row else loops
         with f.loop(*outer) as a, f.loop(*inner) as b:
-            column, row = (b, a) if row_by_row else (a, b)
-            column, row = f.umin(column, columns - across), f.umin(row, rows - size)
+            first_column, first_row = (b, a) if row_by_row else (a, b)
+            column, row = f.umin(first_column, columns - across), f.umin(first_row, rows - size)
             source = f.offset(block.addresses[0], column * source_stride + row * nbytes)
             target = f.offset(block.addresses[1], row * target_stride + column * nbytes)
             each_column = addresses_at_distance(f, source, source_stride)
-            for line in load_tiles(f, nbytes, size, count, each_column):
-                f.store(line, target, 1)
-                target = f.offset(target, target_stride)
+            lines = load_tiles(f, nbytes, size, count, each_column)
+            _store_rows(f, lines, target, target_stride, first_row - row)
 
     def otherwise() -> None:
         fits = rows.is_("uge", size) & columns.is_("uge", size)
@@ -104,6 +103,37 @@ def copy_tiles(nbytes: int, size: int, row_by_row: bool, f: LLVMFunction, block:
         return
     fits = rows.is_("uge", size) & columns.is_("uge", size * many)
     f.if_else(fits, lambda: tiles(many), otherwise)
+
+
+def _store_rows(
+    f: LLVMFunction,
+    lines: list[LLVMValue],
+    target: LLVMValue,
+    stride: LLVMValue,
+    stored: LLVMValue,
+) -> None:
+    """Store the rows of a tile, except for the first `stored` ones, which another tile has stored.
+
+    Rows that conflict, such as the nine positions of a filter, may not be in the caches any more:
+    on one core of a Zen 4, filters of 512 x 512 x 3 x 3 elements of f32 move 44 GB/s when their
+    outputs become contiguous, and 37 GB/s if seven of the nine rows are stored twice; 512 x 9
+    elements of f64 move 45 GB/s instead of 34. Tiles of the largest size store all rows: the branch
+    would take up to 9 percent of the time of bytes.
+    """
+
+    def store_all() -> None:
+        for at, line in zip(addresses_at_distance(f, target, stride), lines, strict=False):
+            f.store(line, at, 1)
+
+    def store_others() -> None:
+        for i, line in enumerate(lines):
+            with f.when(stored.is_("ule", i)):
+                f.store(line, f.offset(target, stride * i), 1)
+
+    if len(lines) == INTERLEAVE_BYTES:
+        store_all()
+        return
+    f.if_else(stored.is_("eq", 0), store_all, store_others)
 
 
 def addresses_at_distance(
