@@ -145,3 +145,10 @@ func @f(
 }
 """
     )
+
+
+@pytest.mark.parametrize("key", [RBG, UNSAFE], ids=["rbg", "unsafe_rbg"])
+def test_all_elements_of_a_batch_share_its_first_key(key: Any) -> None:
+    keys = random.split(key, 3)
+    bits = sd.vmap(lambda each: random.bits(each, (2,)))(keys)
+    np.testing.assert_array_equal(bits, random.bits(keys[0], (3, 2)))
