@@ -1,7 +1,5 @@
 """Types on the mesh of a line, and their conversion to another mesh of the same devices."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -53,10 +51,16 @@ def test_types_lack_the_axes_that_the_compiler_determines() -> None:
     assert inside == ShardingType(((), ("y",)))
 
 
-@pytest.mark.parametrize("kind", ["unreduced", "reduced"])
-def test_partial_sums_are_replicated_on_another_mesh(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("type", "expected"),
+    [
+        (ShardingType((("x",), ())), ShardingType((("p",), ()))),
+        (ShardingType((("x",), ()), unreduced=frozenset("y")), replicated_type(2)),
+        (ShardingType((("x",), ()), reduced=frozenset("y")), replicated_type(2)),
+    ],
+)
+def test_partial_sums_are_replicated_on_another_mesh(
+    type: ShardingType, expected: ShardingType
+) -> None:
     source, target = scope(mesh("x", "y")), scope(mesh("p", "q"))
-    type = ShardingType((("x",), ()))
-    assert target.convert(type, source) == ShardingType((("p",), ()))
-    summed = replace(type, **{kind: frozenset("y")})
-    assert target.convert(summed, source) == replicated_type(2)
+    assert target.convert(type, source) == expected
