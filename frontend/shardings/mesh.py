@@ -268,7 +268,7 @@ class Mesh(metaclass=_InternedMeta):
 
     def __str__(self) -> str:
         types = ", ".join(map(repr, self.axis_types))
-        axes = repr(self)[:-1] + "()" * self.empty
+        axes = Mesh.__repr__(self)[:-1] + "()" * self.empty
         return f"{axes}, axis_types=({types}{',' * (self.ndim == 1)}))"
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -424,7 +424,10 @@ class AbstractMesh(Mesh):
         super().__init__(devices.reshape(sizes) if names else _NO_DEVICES, names, axis_types)
 
     def __repr__(self) -> str:
-        return f"Abstract{super().__repr__()}"
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"Abstract{super().__str__()}"
 
     def __reduce__(self) -> tuple[object, ...]:
         return (AbstractMesh, (self.axis_sizes, self.axis_names, self.axis_types))

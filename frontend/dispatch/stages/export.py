@@ -17,6 +17,7 @@ from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.eager import public
+from shardir.frontend.dispatch.stages.dialects import stablehlo_text
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -32,11 +33,9 @@ from shardir.ir.dtypes import KEY_WORDS, KEYS, RBG_KEYS
 from shardir.ir.module import Block, Module, Op
 from shardir.ir.operation import Dense
 from shardir.ir.types import TensorType
-from shardir.passes.batching.key_words import expand_rbg_keys
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
 from shardir.passes.simplify.inline_calls import inline_calls
 from shardir.stablehlo.bytecode import BYTECODE_SIGNATURE, BytecodeError, text_to_bytecode
-from shardir.stablehlo.printer import show
 from shardir.stablehlo.reader import read
 
 if TYPE_CHECKING:
@@ -231,7 +230,7 @@ def export(
             tuple(ShapeDtypeStruct(x.shape, x.dtype) for x in tree.leaves(lowered.out_info)),
             (default_backend(),) if platforms is None else tuple(platforms),
             1 if mesh is None else mesh.size,
-            show(expand_rbg_keys(module), for_xla=True),
+            stablehlo_text(module),
             fun_jit,
         )
 

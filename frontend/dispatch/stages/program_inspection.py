@@ -35,7 +35,7 @@ from shardir.text.printer import print_module
 
 if TYPE_CHECKING:
     from shardir.backends.emission import Emission
-    from shardir.frontend.dispatch.stages import emission, memory_remedies
+    from shardir.frontend.dispatch.stages import dialects, emission, memory_remedies
     from shardir.frontend.dispatch.stages.emission import BoundaryNames
     from shardir.frontend.dispatch.stages.step_simulation import MachineLike
     from shardir.frontend.pipelines import collective_explanation, costs, inspection
@@ -59,6 +59,7 @@ else:
     build = lazy_import("shardir.frontend.report.build")
     collective_explanation = lazy_import("shardir.frontend.pipelines.collective_explanation")
     costs = lazy_import("shardir.frontend.pipelines.costs")
+    dialects = lazy_import("shardir.frontend.dispatch.stages.dialects")
     emission = lazy_import("shardir.frontend.dispatch.stages.emission")
     explain = lazy_import("shardir.passes.explain")
     inspection = lazy_import("shardir.frontend.pipelines.inspection")
@@ -131,13 +132,29 @@ class InspectedProgram(Printed):
             last = replace(last, leave_open=False)  # Only the next pass needs open dimensions.
         return Pipeline((*earlier, last))(self._plan.module)
 
-    def as_text(self, stage: str | None = None, *, locations: bool = False) -> str:
+    @traceback_boundary
+    def as_text(
+        self,
+        stage: str | None = None,
+        *,
+        locations: bool = False,
+        dialect: str | None = None,
+        debug_info: bool = False,
+    ) -> str:
         """Return the text of the traced program, or of the program after the pass named `stage`.
 
-        `locations` adds the line of the user's program to every operation.
+        `locations`, or `debug_info` as in JAX, adds the line of the user's program to every
+        operation. The dialect "stablehlo", which is also accepted as the first argument, is MLIR
+        that XLA runs, with Shardy's shardings; the default is "shardir", the IR of shardir. Raises
+        `ArgumentError` for other dialects, and `ExportError` for operations that StableHLO cannot
+        express.
         """
+        if dialect is None and stage in ("shardir", "stablehlo", "hlo"):
+            stage, dialect = None, stage
         module = self.module if stage is None else self.after(stage)
-        return print_module(module, locations=locations)
+        if dialect is None:
+            return print_module(module, locations=locations or debug_info)
+        return dialects.dialect_text(module, dialect, locations=locations or debug_info)
 
     @traceback_boundary
     def explain(self, value: str) -> "Explanation":

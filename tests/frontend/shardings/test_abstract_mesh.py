@@ -47,7 +47,8 @@ def test_abstract_meshes_compare_by_sizes_and_names() -> None:
     assert AbstractMesh((16, 16, 8), ("data", "model", "pipe")) == POD
     assert AbstractMesh(4, "x") == AbstractMesh((4,), ("x",))
     assert AbstractMesh(8, "x") != make_mesh(8, "x")
-    assert repr(POD) == "AbstractMesh('data': 16, 'model': 16, 'pipe': 8)"
+    types = "axis_types=(Auto, Auto, Auto)"
+    assert repr(POD) == str(POD) == f"AbstractMesh('data': 16, 'model': 16, 'pipe': 8, {types})"
     assert repr(POD.devices[0, 0, 3]) == "AbstractDevice(id=3)"
     assert (POD.size, POD.shape["pipe"]) == (2048, 8)
     for again in (copy.deepcopy(POD), pickle.loads(pickle.dumps(POD))):

@@ -39,7 +39,7 @@ def test_use_abstract_mesh_arranges_the_devices_of_the_entered_mesh() -> None:
         ):
             pass
         assert first_line(caught) == (
-            "use_abstract_mesh has AbstractMesh('a': 4) of 4 devices, and "
+            "use_abstract_mesh has AbstractMesh('a': 4, axis_types=(Auto,)) of 4 devices, and "
             "Mesh('a': 4, 'b': 2, device_ids=[7, 6, 5, 4, 3, 2, 1, 0]) with 8 devices is entered; "
             "use a mesh of as many devices"
         )
