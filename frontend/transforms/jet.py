@@ -134,9 +134,10 @@ def _jet(
     for _ in range(order):
         derivatives = _with_next_derivative(derivatives)
     values, *rest = derivatives(convert(as_tracer(0.0), dtype))
+    is_weak_path = all(as_tracer(term).weak_type for each in series for term in each)
     terms = [
         [
-            _term(leaf, derivative[i], 1 if scaled else factorial(k))
+            _term(leaf, derivative[i], 1 if scaled else factorial(k), is_weak_path)
             for k, derivative in enumerate(rest, 1)
         ]
         for i, leaf in enumerate(values)
@@ -159,7 +160,7 @@ def _evaluate_path(
     result = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         result = coefficient + variable * result
-    return convert(as_tracer(x + variable * result), dtype)
+    return convert(as_tracer(x + variable * result), dtype, x.weak_type)
 
 
 def _with_next_derivative(
@@ -178,7 +179,9 @@ def _with_next_derivative(
     return call
 
 
-def _term(value: Tracer, derivative: Tracer, divisor: int) -> Tracer:
+def _term(value: Tracer, derivative: Tracer, divisor: int, is_weak_path: bool) -> Tracer:
+    """Return a term; its type is weak if the types of the result and of all given terms are."""
     if value.value.type.dtype not in INEXACT:
         return as_tracer(filling.zeros_like(value))
-    return convert(as_tracer(derivative / divisor), value.value.type.dtype)
+    weak = value.weak_type and is_weak_path
+    return convert(as_tracer(derivative / divisor), value.value.type.dtype, weak)

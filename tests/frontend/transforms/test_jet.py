@@ -58,6 +58,32 @@ def test_terms_are_those_of_jax(scaled: bool) -> None:
             np.testing.assert_allclose(found, expected, 1e-8, 1e-8)
 
 
+def weak_types(result: Any) -> list[bool]:
+    return [bool(sd.typeof(leaf).weak_type) for leaf in sd.tree.leaves(result)]
+
+
+def test_weak_types_are_those_of_jax() -> None:
+    calls: list[tuple[Any, tuple[Any, ...], list[Any], list[bool]]] = [
+        (lambda np_: np_.sin, (1.0,), [[1.0, 0.0]], [True] * 3),
+        (lambda np_: np_.sin, (np.float32(1),), [[1.0, 0.0]], [False] * 3),
+        (lambda np_: np_.sin, (1.0,), [[np.float32(1), np.float32(0)]], [True, False, False]),
+        (lambda np_: np_.sin, (1.0,), [[1.0, np.float32(0)]], [True, False, False]),
+        (lambda np_: lambda x: x.astype("float32"), (1.0,), [[1.0, 0.0]], [False] * 3),
+        (lambda np_: np_.multiply, (1.0, np.float32(2)), [[1.0], [1.0]], [False] * 2),
+    ]
+    for make, primals, series, expected in calls:
+        assert weak_types(jet(make(snp), primals, series)) == expected
+    require("jax")
+    import jax
+    from jax.experimental.jet import jet as jax_jet
+
+    for make, primals, series, expected in calls:
+        if len({type(term) for terms in series for term in terms}) == 1:
+            primals = tuple(map(jax.numpy.asarray, primals))
+            found = jax_jet(make(jax.numpy), primals, series)
+            assert [leaf.weak_type for leaf in jax.tree.leaves(found)] == expected
+
+
 def test_control_flow_and_transformations() -> None:
     with config(enable_x64=True):
         for f in (loop, network(snp)):
