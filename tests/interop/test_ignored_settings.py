@@ -67,11 +67,6 @@ def test_values_that_jax_refuses_are_errors() -> None:
     )
 
 
-DIFFERENT_RESULTS = {
-    "jax_auto_pcast", "jax_explicit_x64_dtypes", "jax_high_dynamic_range_gumbel",
-}  # fmt: skip
-"""Settings that change the results or the types of programs, and are errors."""
-
 OTHER_PARTS = (
     r"jax_(pallas|mosaic|mock|tpu|cuda|rocm|oneapi|gpu|xla_backend|backend_target|mutable_array"
     r"|disable_(bwd|vmap))_?"
@@ -87,21 +82,66 @@ def test_each_setting_of_jax_is_known() -> None:
     known |= {*ignored_settings.REFUSED_SETTINGS}
     known |= {*RENAMED_SETTINGS, *CONTEXT_SETTINGS, *(f"jax_{name}" for name in SETTINGS)}
     names = [name for name in jax.config.values if name.startswith("jax_")]
-    unknown = {name for name in names if not re.match(OTHER_PARTS, name)} - known
-    assert unknown == DIFFERENT_RESULTS
-    for name in DIFFERENT_RESULTS:
-        with pytest.raises(UncoveredSetting):
-            run(f"jax.config.update({name!r}, True)")
+    assert {name for name in names if not re.match(OTHER_PARTS, name)} <= known
+    # JAX reads `x64_enabled` only as an attribute.
+    assert known - set(names) - {f"jax_{name}" for name in SETTINGS} == {"x64_enabled"}
+    other = next(name for name in names if re.match(OTHER_PARTS, name))
+    with pytest.raises(UncoveredSetting):
+        run(f"jax.config.update({other!r}, True)")
 
 
-def test_a_switch_that_changes_types_remains_off() -> None:
-    name = "jax_remove_size_one_mesh_axis_from_type"
-    run(f"jax.config.update({name!r}, False)\nassert jax.config.{name} is False")
+def test_the_values_of_the_tables_are_those_of_jax() -> None:
+    require("jax")
+    import jax
+
+    update: Any = jax.config.update
+    for name, check in ignored_settings.CHECKS.items():
+        default = jax.config.values[name]
+        assert default in (*check.inactive[:1], None), name
+        try:
+            for value in (*check.inactive, *check.active):
+                update(name, value)
+            if isinstance(check.inactive[0], str):
+                with pytest.raises(ValueError, match="anything else"):
+                    update(name, "anything else")
+        finally:
+            update(name, default)
+    for name, fixed in ignored_settings.REFUSED_SETTINGS.items():
+        default = jax.config.values[name]
+        assert getattr(default, "name", default) in (fixed.value, str(fixed.value).upper()), name
+        ignored_settings.refuse_setting(name, default)
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "other", "alternative"),
+    [
+        (
+            "jax_auto_pcast", True, False,
+            "operations make invariant operands varying; call lax.pcast where it must be explicit",
+        ),
+        (
+            "jax_explicit_x64_dtypes", "warn", "allow",
+            "jax_enable_x64 decides whether dtypes of 64 bits are kept; set it to True",
+        ),
+        (
+            "jax_high_dynamic_range_gumbel", False, True,
+            "random.gumbel and random.categorical draw more bits with mode='high'",
+        ),
+        (
+            "jax_remove_size_one_mesh_axis_from_type", False, True,
+            "types state the axes of size 1 by which arrays are sharded; make the mesh without "
+            "axes of size 1",
+        ),
+    ],
+)  # fmt: skip
+def test_settings_that_change_results_or_types_keep_their_value(
+    name: str, default: object, other: object, alternative: str
+) -> None:
+    run(f"jax.config.update({name!r}, {default!r})\nassert jax.config.{name} == {default!r}")
     with pytest.raises(SettingError) as caught:
-        run(f"jax.config.update({name!r}, True)")
+        run(f"jax.config.update({name!r}, {other!r})")
     assert str(caught.value).partition("\n")[0] == (
-        f"the setting {name} of JAX must be False in shardir: types state the axes of size 1 by "
-        "which arrays are sharded; make the mesh without axes of size 1"
+        f"the setting {name} of JAX must be {default!r} in shardir: {alternative}"
     )
 
 

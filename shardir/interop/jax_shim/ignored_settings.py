@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ContextDecorator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, final
 
 from shardir.frontend.errors import SettingError
@@ -129,13 +130,32 @@ CHECKS: Final[Mapping[str, Check]] = {
 }
 """Settings without effect in shardir that affect results, errors or warnings in JAX."""
 
-REFUSED_SETTINGS: Final[Mapping[str, str]] = {
-    "jax_remove_size_one_mesh_axis_from_type": (
+
+@dataclass(frozen=True)
+class FixedSetting:
+    """A setting whose default in JAX holds in shardir, and what to do instead of a change."""
+
+    value: str | bool
+    alternative: str
+
+
+REFUSED_SETTINGS: Final[Mapping[str, FixedSetting]] = {
+    "jax_auto_pcast": FixedSetting(
+        True, "operations make invariant operands varying; call lax.pcast where it must be explicit"
+    ),
+    "jax_explicit_x64_dtypes": FixedSetting(
+        "warn", "jax_enable_x64 decides whether dtypes of 64 bits are kept; set it to True"
+    ),
+    "jax_high_dynamic_range_gumbel": FixedSetting(
+        False, "random.gumbel and random.categorical draw more bits with mode='high'"
+    ),
+    "jax_remove_size_one_mesh_axis_from_type": FixedSetting(
+        False,
         "types state the axes of size 1 by which arrays are sharded; make the mesh without axes of "
-        "size 1"
+        "size 1",
     ),
 }
-"""Switches of JAX that change the types of programs and are off here, and what to do instead."""
+"""Settings of JAX that change the results or the types of programs, and cannot change here."""
 
 _reported_settings: set[str] = set()
 """The settings, with values, that have been reported as ignored."""
@@ -161,11 +181,16 @@ def ignore_setting(name: str, value: object) -> None:
 
 
 def refuse_setting(name: str, value: object) -> None:
-    """Raise `SettingError` if a switch in `REFUSED_SETTINGS` is turned on."""
-    if value:
+    """Raise `SettingError` if a setting in `REFUSED_SETTINGS` does not keep its value.
+
+    An enumeration states a value by its name.
+    """
+    fixed = REFUSED_SETTINGS[name]
+    stated = value.name.lower() if isinstance(value, Enum) else value
+    if stated != fixed.value:
         raise SettingError(
             with_location(
-                f"the setting {name} of JAX must be False in shardir: {REFUSED_SETTINGS[name]}"
+                f"the setting {name} of JAX must be {fixed.value!r} in shardir: {fixed.alternative}"
             )
         )
 

@@ -87,7 +87,7 @@ def read_setting(name: str) -> object:
     if name in CHECKS:
         return CHECKS[name].inactive[0]
     if name in REFUSED_SETTINGS:
-        return False
+        return REFUSED_SETTINGS[name].value
     raise _unknown_setting_error(name)
 
 
