@@ -59,6 +59,45 @@ def test_collectives_of_loops_are_compared_with_the_plan(tmp_path: Path) -> None
     )
 
 
+CALLBACKS = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ["JAX_PLATFORMS"] = "cpu"
+import jax
+import jax.numpy as jnp
+from jax.experimental import io_callback
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from shardir.interop.jax import explain_xla
+
+mesh = jax.make_mesh((8,), ("x",), axis_types=(AxisType.Auto,))
+x = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("x")))
+
+def f(x, ordered):
+    total = x.sum(0)
+    io_callback(lambda part: None, None, total, ordered=ordered)
+    io_callback(lambda whole: None, None, x, ordered=ordered)
+    return total * 2
+
+for ordered in (False, True):
+    lowered = jax.jit(f, static_argnums=1).lower(x, ordered)
+    assert ("!stablehlo.token" in lowered.as_text()) == ordered
+    report = explain_xla(lowered, compilations=0)
+    for rows in (report.xla.communication.rows, report.planned.rows):
+        print(sorted((row.kind, row.axes, row.nbytes) for row in rows))
+"""
+
+
+def test_programs_with_callbacks_are_compared_with_the_plan(tmp_path: Path) -> None:
+    """An ordered callback takes and returns a token, which the plan ignores."""
+    require("jax")
+    script = tmp_path / "callbacks.py"
+    script.write_text(CALLBACKS, encoding="utf-8")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [("all-gather", ("x",), 128), ("all-reduce", ("x",), 16)]
+    assert done.stdout == f"{rows}\n" * 4
+
+
 @pytest.mark.parametrize(("program", "text"), [(3, "3"), (None, "None")])
 def test_other_objects_are_refused(program: Any, text: str) -> None:
     with pytest.raises(ArgumentError) as caught:
