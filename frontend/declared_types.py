@@ -32,6 +32,7 @@ import numpy.typing as npt
 from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import MAX_RANK, as_integer
 from shardir.frontend.arrays.abstract_value import ArrayBase
+from shardir.ir.dtypes import COMPLEX, INTEGERS
 
 Annotation = object
 """A type, or another object that an annotation contains, such as `int | None`."""
@@ -69,7 +70,7 @@ def find_misfit(annotation: Annotation, value: object) -> Misfit | None:
 
 def _is_integer(value: object) -> bool:
     if isinstance(value, ArrayBase):
-        return value.ndim == 0 and np.issubdtype(value.dtype, np.integer)
+        return value.ndim == 0 and value.abstract.type.dtype in INTEGERS
     try:
         return as_integer(value) is not None
     except ShardirError:
@@ -77,7 +78,9 @@ def _is_integer(value: object) -> bool:
 
 
 def _is_real(value: object) -> bool:
-    if isinstance(value, (np.ndarray, np.generic, ArrayBase)):
+    if isinstance(value, ArrayBase):
+        return value.ndim == 0 and value.abstract.type.dtype not in COMPLEX
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.ndim == 0 and not np.issubdtype(value.dtype, np.complexfloating)
     return (not isinstance(value, type) and hasattr(value, "__float__")) or _is_integer(value)
 
@@ -116,7 +119,8 @@ def _is_dtype(value: object) -> bool:
     """Return whether functions check `value` themselves; they accept some strings and classes."""
     if isinstance(value, (np.ndarray, ArrayBase)):
         return False
-    return isinstance(value, (str, type)) or value is None or hasattr(value, "dtype")
+    is_name = isinstance(value, (str, type, np.dtype)) or value is None
+    return is_name or hasattr(value, "dtype")
 
 
 class _Kind(NamedTuple):
@@ -129,7 +133,9 @@ class _Kind(NamedTuple):
 
 _ARRAY: Final = _Kind("an array", "arrays", _is_array)
 _ARRAY_OBJECT: Final = _Kind(
-    "an array", "arrays", lambda value: isinstance(value, (np.ndarray, ArrayBase))
+    "an array",
+    "arrays",
+    lambda value: isinstance(value, (np.ndarray, ArrayBase)) and _is_array(value),
 )
 _DTYPE: Final = _Kind("an element type", "element types", _is_dtype)
 _INTEGER: Final = _Kind("an integer", "integers", _is_integer)
@@ -183,7 +189,7 @@ def _is_part(member: Annotation) -> bool:
     return getattr(member, "kind", "") == "V" or (
         item_type is not None
         and any(
-            each is ArrayBase or isinstance(each, ForwardRef)
+            each is ArrayBase or isinstance(each, (str, ForwardRef))
             for each in (get_args(item_type) or [item_type])
         )
     )
@@ -214,8 +220,9 @@ def _fits(member: Annotation, value: object) -> bool:
         )
     item_type = _item_type(member)
     if item_type is not None:
-        is_unordered = isinstance(value, AbstractSet) and issubclass(origin, Sequence)
-        return not is_unordered and _is_sequence_of(item_type, value)
+        is_ordered = isinstance(origin, type) and issubclass(origin, Sequence)
+        is_wrong_set = is_ordered and isinstance(value, AbstractSet)
+        return not is_wrong_set and _is_sequence_of(item_type, value)
     try:
         return isinstance(value, origin or member)  # type: ignore[arg-type]
     except TypeError:
@@ -229,17 +236,22 @@ def _item_type(member: Annotation) -> Annotation | None:
         return None
     if issubclass(origin, Mapping):
         return None
-    return parameters[0] if parameters[1:] in ((), (...,)) else reduce(or_, parameters)
+    if parameters[1:] in ((), (...,)):
+        item_type: Annotation = parameters[0]
+        return item_type
+    union: Annotation = reduce(or_, parameters)
+    return union
 
 
 def _is_sequence_of(item_type: Annotation, value: object) -> bool:
     if isinstance(value, str):
         return item_type in (str, Any, object)
     if isinstance(value, (np.ndarray, ArrayBase)):
-        is_integral = any(_kind_of(each) is _INTEGER for each in _list_members(item_type))
-        if is_integral:
-            return value.ndim == 1 and np.issubdtype(value.dtype, np.integer)
-        return value.ndim > 0
+        if not any(_kind_of(each) is _INTEGER for each in _list_members(item_type)):
+            return value.ndim > 0
+        if isinstance(value, ArrayBase):
+            return value.ndim == 1 and value.abstract.type.dtype in INTEGERS
+        return value.ndim == 1 and np.issubdtype(value.dtype, np.integer)
     if isinstance(value, (list, tuple, AbstractSet)):
         return all(find_misfit(item_type, item) is None for item in value)
     return isinstance(value, Iterable) and not isinstance(value, (bytes, type, Mapping))

@@ -69,7 +69,7 @@ def _element_type(capsule: Any) -> ctypes.Array[ctypes.c_uint8]:
 @with_argument_errors
 def is_supported_dtype(dtype: DTypeLike) -> bool:
     """Return whether arrays of an element type can be exchanged with other libraries."""
-    found = np.dtype(dtype)
+    found: np.dtype[Any] = np.dtype(dtype)  # type: ignore[arg-type]
     return found in TYPE_CODES or found in NUMPY_EXPORTED
 
 

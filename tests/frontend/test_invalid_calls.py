@@ -187,7 +187,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
      "axis_types, devices): missing a required argument: 'axis_names'"),
     (lambda: A.item(8, 0), IndexingError, "item of f32[8, 4] at (8, 0): index 8 is out of bounds "
      "for axis 0 with size 8"),
-    (lambda: snp.tile(A, "2"), ArgumentError,
+    (lambda: snp.tile(A, raw("2")), ArgumentError,
      "argument reps of tile is '2', and must be an integer or a sequence of integers"),
     (lambda: snp.eye(-1), ShapeError, "a matrix cannot have -1 rows and -1 columns"),
     (lambda: snp.einsum("ij,ij"), ArgumentError, "einsum subscripts 'ij,ij': has no operands"),

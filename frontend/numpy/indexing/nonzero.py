@@ -184,7 +184,7 @@ def argwhere(
 
 
 @composed_function()
-def ix_(*args: PyTree) -> tuple[PyTree, ...]:
+def ix_(*args: ArrayLike) -> tuple[PyTree, ...]:
     """Return index arrays that select a grid of rows, columns, ...: `x[ix_([0, 2], [1, 3])]`.
 
     Each argument is a vector of integers or bools.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import count_noun, state_count
+from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.argument_errors import FOREIGN_ERRORS
 from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -93,12 +94,13 @@ def einsum_path(
     _letter_sizes(text, terms, shapes)
     placeholders = [np.broadcast_to(0.0, shape) for shape in shapes]
     form = _as_numpy_path_form(optimize, len(terms))
-    if isinstance(optimize, str) and optimize not in ("auto", "optimal", "greedy"):
+    is_list = isinstance(optimize, (bool, list, tuple))
+    if not is_list and not is_one_of(optimize, ("auto", "optimal", "greedy")):
         # NumPy accepts any text for two operands.
         raise ArgumentError(
             with_location(
-                f"einsum_path does not support the order {optimize!r}; it is 'auto', 'optimal' or "
-                "'greedy'"
+                f"einsum_path does not support the order {brief(optimize)}; it is 'auto', "
+                "'optimal' or 'greedy'"
             )
         )
     try:

@@ -131,8 +131,9 @@ def multi_dot(arrays: ArraySequence, *, precision: object = None) -> Tracer:
 
     The first may be a row and the last a column, given as vectors.
     """
-    if len(arrays) < 2:
-        raise ShapeError(with_location(f"multi_dot takes two or more matrices, got {len(arrays)}"))
+    count = len(arrays) if getattr(arrays, "ndim", 1) else 1
+    if count < 2:
+        raise ShapeError(with_location(f"multi_dot takes two or more matrices, got {count}"))
     matrices = promote(*arrays)
     shapes = [x.shape for x in matrices]
     inner = [

@@ -308,7 +308,7 @@ def unwrap(
         is_half = is_half & (turn % 2 == 0)
     wrapped_steps = emit_select(is_half, half, wrapped_steps)
     correction = wrapped_steps - steps
-    limit = (turn - half if is_exact else half) if discont is None else discont
+    limit = (turn - half if is_exact else half) if discont is None else as_tracer(discont)
     correction = emit_select(abs(steps) < limit, 0, correction)
     summed: Tracer = emit("cumsum", correction, dim=dim, reverse=False)
     return concatenate_parts(

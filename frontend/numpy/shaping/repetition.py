@@ -215,7 +215,7 @@ def insert(
     The values are converted to the element type of `arr`. `obj` is an index, several indices, or a
     slice; indices may be traced.
     """
-    if is_concrete(obj):
+    if isinstance(obj, slice) or is_concrete(obj):
         return _insert_static(arr, values, to_hashable(obj), axis)
     return _insert_traced(arr, obj, values, axis)
 
@@ -228,7 +228,7 @@ def _insert_static(arr: ArrayLike, values: ArrayLike, obj: Any, axis: AxisLike) 
     index = np.asarray(_as_numpy_index(obj))
     if isinstance(obj, slice):
         index = np.arange(size)[obj]
-    elif index.dtype.kind not in "iub" and index.size:
+    elif index.dtype.kind not in ("iub" if index.ndim else "iu") and index.size:
         raise IndexingError(
             with_location(f"insert takes an index, several indices or a slice, got {brief(obj)}")
         )
