@@ -64,7 +64,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.lexsort(MESH),
         OperationTypeError,
-        "lexsort takes a list of keys, or keys along an array, got a Mesh",
+        "lexsort takes a list of keys, or keys along an array, got Mesh('x': 1)",
     ),
     (
         lambda: linalg.expm(snp.eye(2), max_squarings=1.5),

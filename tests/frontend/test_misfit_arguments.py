@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 
 import shardir
+import shardir.scipy.linalg
+import shardir.scipy.special
 import shardir.tree_util
 from shardir.errors import OperationTypeError, OutOfMemoryError, ShardirError
 from shardir.frontend.argument_errors import raise_memory_error
 from shardir.frontend.errors import (
     ArgumentError,
+    IndexingError,
     ShapeError,
     ShardingError,
     StructureError,
@@ -28,6 +31,7 @@ DOT_NUMBERS = (
     "batch)) dimensions, got "
 )
 SPLIT = "indices_or_sections of a split must be a tuple of integers, got "
+ONE = snp.float32(1)
 
 
 class Fields:
@@ -194,6 +198,166 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         'devices, "device"; to keep an array in host memory, convert it with numpy.asarray',
     ),
     (
+        lambda: snp.insert(A, 1.5, 2),
+        IndexingError,
+        "insert takes an index, several indices or a slice, got 1.5",
+    ),
+    (
+        lambda: snp.insert(A, True, 2),
+        IndexingError,
+        "insert takes an index, several indices or a slice, got True",
+    ),
+    (
+        lambda: snp.roll(A, 1.5),
+        ArgumentError,
+        "shift of roll must be a tuple of integers, got (1.5,)",
+    ),
+    (lambda: snp.linalg.multi_dot(()), ShapeError, "multi_dot takes two or more matrices, got 0"),
+    (
+        lambda: snp.linalg.multi_dot(snp.float32(1)),
+        ShapeError,
+        "multi_dot takes two or more matrices, got 1",
+    ),
+    (lambda: snp.block([[], [A]]), OperationTypeError, "block takes lists of at least one block"),
+    (
+        lambda: snp.lexsort(snp.float32(1)),
+        OperationTypeError,
+        "lexsort takes a list of keys, or keys along an array, got f32[]",
+    ),
+    (
+        lambda: snp.searchsorted(A[0], A, sorter=STARTS),
+        OperationTypeError,
+        "searchsorted takes a vector as the sorter, got shape (1, 1)",
+    ),
+    (
+        lambda: snp.take(A, STARTS, fill_value=(1, 2), mode="fill"),
+        ArgumentError,
+        "fill_value is one number, got (1, 2)",
+    ),
+    (
+        lambda: snp.triu(A, A),
+        OperationTypeError,
+        "triu takes one integer as the diagonal k, got float32[4, 4]",
+    ),
+    (
+        lambda: snp.einsum_path("ij,jk", A, A, optimize=A),
+        ArgumentError,
+        "einsum_path does not support the order float32[4, 4]; it is 'auto', 'optimal' or 'greedy'",
+    ),
+    (
+        lambda: snp.array_str(A, precision=-1),
+        ArgumentError,
+        "precision is at least 0, got -1",
+    ),
+    (
+        lambda: snp.load(snp.ones(2)),
+        ArgumentError,
+        "load reads from a path or an open file, got f32[2] of type Array",
+    ),
+    (
+        lambda: lax.pad(A, 0.0, [(1, 1)]),
+        ArgumentError,
+        "padding_config of pad has 3 numbers here, got (1, 1)",
+    ),
+    (
+        lambda: lax.pad(A, 0.0, [(1, 1, 0)]),
+        OperationTypeError,
+        "padding_config of pad has 2 entries here, got 1",
+    ),
+    (
+        lambda: lax.sort(A, num_keys="a"),
+        ArgumentError,
+        "num_keys of sort must be an integer, got 'a'",
+    ),
+    (
+        lambda: lax.round(A, A),
+        OperationTypeError,
+        "float32[4, 4] is not a rounding method; see lax.RoundingMethod",
+    ),
+    (
+        lambda: lax.map(Fields, A),
+        ArgumentError,
+        "the function of map takes (): too many positional arguments",
+    ),
+    (
+        lambda: lax.linalg.householder_product(A, 1.5),
+        ShapeError,
+        "taus of householder_product has at least 1 dimension, got shape ()",
+    ),
+    (
+        lambda: lax.linalg.householder_product(A[0], A[0]),
+        ShapeError,
+        "a of householder_product has at least 2 dimensions, got shape (4,)",
+    ),
+    (
+        lambda: sd.scipy.linalg.eigh_tridiagonal(1.5, A[0]),
+        ShapeError,
+        "d of eigh_tridiagonal has at least 1 dimension, got shape ()",
+    ),
+    (
+        lambda: sd.scipy.special.multigammaln(A, -7),
+        ArgumentError,
+        "d of multigammaln is at least 1, got -7",
+    ),
+    (
+        lambda: sd.scipy.special.sph_harm_y(2, 1, A, A, n_max=10**30),
+        ArgumentError,
+        f"n_max of sph_harm_y is at most 4096, got {10**30}",
+    ),
+    (
+        lambda: sd.scipy.special.sph_harm_y(np.nan, 1, A, A),
+        ArgumentError,
+        "n of sph_harm_y is finite, got nan",
+    ),
+    (
+        lambda: sd.scipy.special.bernoulli(10**30),
+        ArgumentError,
+        f"argument n of bernoulli has {10**30}, which does not fit into 64 bits",
+    ),
+    (
+        lambda: snp.round(A, decimals=10**30),
+        ArgumentError,
+        f"argument decimals of round has {10**30}, which does not fit into 64 bits",
+    ),
+    (
+        lambda: sd.tree.all([A]),
+        ArgumentError,
+        "a leaf of tree.all is True or False, got float32[4, 4]",
+    ),
+    (
+        lambda: sd.sharding.ManualAxisType(varying="ab"),
+        ArgumentError,
+        "varying of ManualAxisType is a set of names, got 'ab'",
+    ),
+    (
+        lambda: sd.sharding.ManualAxisType(varying=[1]),
+        ArgumentError,
+        "varying of ManualAxisType is a set of names, got [1]",
+    ),
+    (
+        lambda: sd.pure_callback(len, np.float16, A),
+        ArgumentError,
+        "a result of pure_callback is declared as <class 'numpy.float16'> of type type, which has "
+        "no shape and dtype; use a ShapeDtypeStruct",
+    ),
+    (
+        lambda: snp.diag(A, "x"),  # The message names diag, and not the function that it calls.
+        ArgumentError,
+        "argument k of diag is 'x', and must be an integer",
+    ),
+    (
+        lambda: snp.nanstd(A, ddof="x"),  # An operator of arrays raised the error.
+        ArgumentError,
+        "argument ddof of nanstd is 'x', and must be a real number",
+    ),
+    (
+        lambda: sd.eval_shape(
+            lambda: snp.fft.fft2(A, ONE)
+        ),  # The length of an array raised the error.
+        ArgumentError,
+        "argument s of fft2 is f32[], and must be a sequence of integers or None",
+    ),
+    (
         lambda: lax.broadcast(A, 10**30),
         OutOfMemoryError,
         "no memory for more than 1073741824.0 PiB: a process can address at most 64.0 PiB; "
@@ -207,6 +371,20 @@ def test_an_argument_of_another_type_has_an_exact_error(
     wrong: Callable[[], Any], kind: type[ShardirError], text: str
 ) -> None:
     assert error_line(kind, wrong) == text
+
+
+def test_bernoulli_numbers_beyond_the_floats_are_infinite() -> None:
+    found = np.asarray(sd.scipy.special.bernoulli(400))
+    assert found.shape == (401,)
+    assert found[2:402:4].tolist()[-1] == np.inf
+    assert found[4:402:4].tolist()[-1] == -np.inf
+    assert not found[3::2].any()
+
+
+def test_a_sum_of_many_log_gammas_is_one_operation() -> None:
+    few, many = sd.scipy.special.multigammaln(100.0, 64), sd.scipy.special.multigammaln(100.0, 65)
+    last = sd.scipy.special.gammaln(100.0 - 32) + 32 * np.log(np.pi)
+    np.testing.assert_allclose(many - few, last, rtol=1e-3)
 
 
 @pytest.mark.parametrize(("flag", "columns"), [([1, "a"], 4), ([], 2)])

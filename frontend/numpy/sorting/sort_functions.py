@@ -9,6 +9,7 @@ from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.tracer_helpers.array_annotations import ArraySequence
 from shardir.frontend.numpy.tracer_helpers.axes import canonicalize_axis
+from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import (
     as_indices,
@@ -119,7 +120,7 @@ def lexsort(keys: ArraySequence, axis: int = -1) -> Tracer:
     else:
         raise OperationTypeError(
             with_location(
-                f"lexsort takes a list of keys, or keys along an array, got a {type(keys).__name__}"
+                f"lexsort takes a list of keys, or keys along an array, got {brief(keys)}"
             )
         )
     tracers = [as_tracer(keys[i]) for i in range(count)]
