@@ -65,8 +65,9 @@ def apply_constraints(
     for op in annotating_ops:
         if op.spec is specs.sharding_constraint:
             applied.read_end_of_chain(op)
-        for i, value in enumerate(tuple(draft.inputs(op))):
-            applied.apply(op, i, value)
+        for i in range(len(draft.inputs(op))):
+            # The constraint of an earlier operand may have replaced this one.
+            applied.apply(op, i, draft.inputs(op)[i])
     return applied.result
 
 

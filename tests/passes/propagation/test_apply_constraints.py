@@ -159,3 +159,27 @@ func @f(
 }
 """)
     assert types["c"] == "f32[8@y]"
+
+
+def test_a_value_that_is_several_operands_of_a_manual_computation_gets_one_constraint() -> None:
+    """The operands are the result of a branch, which is not annotated itself."""
+    found = lines(
+        """\
+  %b = case(%i) : f32[8] {
+    yield %a
+  } {
+    %n = neg(%a) : f32[8]
+    yield %n
+  }
+  %c = manual_computation(%b, %b, axes=[x], in_axes=[[[x]], [[x]]], out_axes=[[[x]]]) : f32[8] {
+    (%l: f32[4@-], %k: f32[4@-]) =>
+    %s = add(%l, %k) : f32[4]
+    yield %s
+  }
+  return %c"""
+    )
+    assert [line.partition(", axes")[0] for line in found if "%b" in line] == [
+        "%b = case(%i) : f32[8@x] {",
+        "%b.1 = sharding_constraint(%b) : f32[8@x]",
+        "%c = manual_computation(%b.1, %b.1",
+    ]
