@@ -35,15 +35,17 @@ class ShardingGroup:
 
 
 def merge_groups(draft: FunctionDraft) -> list[ShardingGroup]:
-    """Return the merged groups of a function, ordered by their smallest number.
+    """Return the merged groups of a function, in the order in which the program states them.
 
-    A repeated `sharding_group` of a value counts as one use. Raises `PropagateError` if the members
-    of a group differ in shape, or are on both sides of a manual computation.
+    The order matters if the members of two groups are targets of one edge. Merged groups have the
+    place of the group that is stated first for the value that they share. A repeated
+    `sharding_group` of a value counts as one use. Raises `PropagateError` if the members of a group
+    differ in shape, or are on both sides of a manual computation.
     """
     group_operations = _group_operations(draft)
     leader: dict[int, int] = {}
 
-    def least(number: int) -> int:
+    def leading(number: int) -> int:
         while leader.setdefault(number, number) != number:
             number = leader[number]
         return number
@@ -52,19 +54,19 @@ def merge_groups(draft: FunctionDraft) -> list[ShardingGroup]:
     for op in group_operations:
         by_value.setdefault(draft.inputs(op)[0], []).append(op)
     for ops in by_value.values():
+        first = leading(ops[0].attrs["group"])
         for op in ops:
-            first, second = sorted((least(ops[0].attrs["group"]), least(op.attrs["group"])))
-            leader[second] = first
-    groups: dict[int, ShardingGroup] = {}
+            leader[leading(op.attrs["group"])] = first
+    groups = {number: ShardingGroup([], []) for number in leader if leading(number) == number}
     for op in group_operations:
         (value,) = draft.inputs(op)
-        group = groups.setdefault(least(op.attrs["group"]), ShardingGroup([], []))
+        group = groups[leading(op.attrs["group"])]
         if value in group.members:
             draft.uses_of(value).remove((op, 0))
         else:
             group.members.append(value)
             group.group_operations.append(op)
-    return [groups[number] for number in sorted(groups)]
+    return list(groups.values())
 
 
 def _group_operations(draft: FunctionDraft) -> list[Op]:

@@ -200,6 +200,74 @@ func @main(%a: f32[8@? p3, 4@-]) -> (f32[4, 4, 2]) {
     assert agrees(module) == []
 
 
+@pytest.mark.parametrize(
+    ("before", "inner", "outer", "after"),
+    [
+        ("", 0, 1, ""),
+        ("", 1, 0, ""),
+        ("sharding_group(%v, group=0)", 1, 0, ""),
+        ("sharding_group(%v, group=1)", 0, 1, ""),
+        ("sharding_group(%v, group=0)", 1, 0, "sharding_group(%w, group=2)"),
+        ("sharding_group(%v, group=3)", 1, 3, "sharding_group(%w, group=2)"),
+    ],
+)
+def test_groups_of_one_edge_apply_in_the_order_in_which_they_are_stated(
+    before: str, inner: int, outer: int, after: str
+) -> None:
+    """The carried value and the result of the loop share an edge, and their groups contradict each
+    other. Groups 0 and 2, or 3 and 2, have the common member `%w`, which states 2 first.
+    """
+    module = parse(f"""\
+mesh @m = [x=2, y=2]
+
+func @main(%v: f32[8], %q: f32[8@x], %u: f32[8@y], %w: f32[8], %a: f32[8]) \
+-> (f32[8], f32[8], f32[8], f32[8], f32[8]) {{
+  {before}
+  %r = while(%a) : f32[8] {{
+    (%t: f32[8]) =>
+    %s = sum(%t, dims=[0]) : f32[]
+    %k = constant(value=9.0) : f32[]
+    %l = lt(%s, %k) : bool[]
+    yield %l
+  }} {{
+    (%c: f32[8]) =>
+    sharding_group(%c, group={inner})
+    sharding_group(%u, group={inner})
+    %d = sort(%c, dim=0) : f32[8]
+    yield %d
+  }}
+  sharding_group(%r, group={outer})
+  sharding_group(%q, group={outer})
+  {after}
+  {f"sharding_group(%w, group={outer})" if after else ""}
+  return %r, %v, %q, %u, %w
+}}
+""")
+    assert agrees(module) == []
+
+
+def test_a_value_that_is_several_operands_of_a_manual_computation_gets_one_constraint() -> None:
+    module = parse("""\
+mesh @m = [x=2]
+
+func @main(%i: i32[], %a: f32[8], %b: f32[8]) -> (f32[8], f32[8]) {
+  %c = case(%i) : f32[8] {
+    yield %a
+  } {
+    yield %b
+  }
+  %m = manual_computation(%c, %c, axes=[x], in_axes=[[[x]], [[x]]], out_axes=[[[x]]]) : f32[8] {
+    (%l: f32[4@-], %k: f32[4@-]) =>
+    %n = add(%l, %k) : f32[4]
+    yield %n
+  }
+  %s = sort(%c, dim=0) : f32[8]
+  return %m, %s
+}
+""")
+    assert agrees(module) == []
+
+
 def test_a_part_that_shardy_replaces_by_its_size_is_no_disagreement() -> None:
     """Shardy replaces x:(1)4 by x:(1)6, which no reshape of an axis of size 12 contains together;
     only our result then has the smaller part.

@@ -147,6 +147,59 @@ func @f(
     assert {types[name] for name in "abc"} == {"f32[8@x]"}
 
 
+EDGE = """\
+func @f(
+  %v: f32[8],
+  %q: f32[8@x],
+  %u: f32[8@y],
+  %w: f32[8],
+  %a: f32[8],
+) -> (f32[8], f32[8], f32[8], f32[8], f32[8]) {{
+{before}  %r = while(%a) : f32[8] {{
+    (%t: f32[8]) =>
+    %s = sum(%t, dims=[0]) : f32[]
+    %k = constant(value=9.0) : f32[]
+    %l = lt(%s, %k) : bool[]
+    yield %l
+  }} {{
+    (%c: f32[8]) =>
+    sharding_group(%c, group={inner})
+    sharding_group(%u, group={inner})
+    %d = sort(%c, dim=0) : f32[8]
+    yield %d
+  }}
+  sharding_group(%r, group={outer})
+  sharding_group(%q, group={outer})
+{after}  return %r, %v, %q, %u, %w
+}}
+"""
+
+
+def stated(*members: tuple[str, int]) -> str:
+    return "".join(f"  sharding_group(%{name}, group={number})\n" for name, number in members)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "before", "after", "carried"),
+    [
+        (0, 1, "", "", "f32[8@y]"),
+        (1, 0, "", "", "f32[8@y]"),
+        (0, 1, stated(("v", 1)), "", "f32[8@x]"),
+        (1, 0, stated(("v", 0)), "", "f32[8@x]"),
+        (1, 0, stated(("v", 0)), stated(("w", 2), ("w", 0)), "f32[8@y]"),
+        (1, 0, stated(("v", 0)), stated(("w", 0), ("w", 2)), "f32[8@x]"),
+    ],
+)
+def test_groups_of_one_edge_apply_in_the_order_in_which_they_are_stated(
+    inner: int, outer: int, before: str, after: str, carried: str
+) -> None:
+    """The first group decides the sharding of the carried value and the result of the loop, and the
+    members of the other one contradict it. Numbers have no effect.
+    """
+    types = types_by_name(EDGE.format(inner=inner, outer=outer, before=before, after=after))
+    assert types["c"] == carried
+
+
 def test_a_barrier_does_not_separate_members() -> None:
     types = types_by_name("""\
 func @f(
