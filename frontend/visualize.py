@@ -52,8 +52,10 @@ def visualize_array_sharding(array: object, *, use_color: bool | None = None) ->
     """Print the devices of the shards of `array`."""
     if not isinstance(array, ShardedValue) or not isinstance(array.sharding, Sharding):
         raise ShardingError(
-            f"a value of type {type(array).__name__} is not placed on devices, so there is nothing "
-            "to draw; place it with device_put"
+            with_location(
+                f"a value of type {type(array).__name__} is not placed on devices, so there is "
+                "nothing to draw; place it with device_put"
+            )
         )
     visualize_sharding(array.shape, array.sharding, use_color=use_color)
 

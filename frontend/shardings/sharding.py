@@ -13,7 +13,7 @@ from math import prod
 from typing import Self, final
 
 from shardir.errors import count_noun
-from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
+from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer, is_one_of
 from shardir.frontend.argument_errors import locate_errors, with_argument_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NoMeshError, ShardingError
@@ -40,7 +40,7 @@ def _check_rank(given: int) -> int:
 
 def check_memory_kind(memory_kind: str | None) -> None:
     """Raise `ShardingError` unless `memory_kind` is the memory of the devices, or `None`."""
-    if memory_kind not in (None, "device"):
+    if memory_kind is not None and not is_one_of(memory_kind, ("device",)):
         raise ShardingError(
             with_location(
                 f"the memory kind {brief(memory_kind)} is not supported: arrays are in the memory "

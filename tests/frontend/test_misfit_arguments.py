@@ -198,6 +198,18 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         'devices, "device"; to keep an array in host memory, convert it with numpy.asarray',
     ),
     (
+        lambda: sd.sharding.SingleDeviceSharding(sd.devices()[0], memory_kind=A),
+        ShardingError,
+        "the memory kind float32[4, 4] is not supported: arrays are in the memory of their "
+        'devices, "device"; to keep an array in host memory, convert it with numpy.asarray',
+    ),
+    (
+        lambda: sd.debug.visualize_array_sharding(1.5),
+        ShardingError,
+        "a value of type float is not placed on devices, so there is nothing to draw; place it "
+        "with device_put",
+    ),
+    (
         lambda: snp.insert(A, 1.5, 2),
         IndexingError,
         "insert takes an index, several indices or a slice, got 1.5",
