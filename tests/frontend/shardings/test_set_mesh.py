@@ -192,7 +192,7 @@ def test_invalid_axes_of_smap_are_errors() -> None:
         "in_axes of smap is missing; give a number, None or a tuple"
     )
     assert refused(in_axes=-1, out_axes=0, axis_name="a") == (
-        "in_axes of smap has -1; its entries are nonnegative axis numbers, and None for a "
+        "in_axes of smap has -1; its entries are axis numbers from 0 to 63, and None for a "
         "replicated value"
     )
     assert refused(in_axes=0, out_axes=0, axis_name=("a", "b")) == (
