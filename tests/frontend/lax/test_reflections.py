@@ -25,6 +25,11 @@ normal, plane = DRAWN.normal, DRAWN.complex_normal
 SHAPES = [(5, 5), (2, 4, 4), (2, 2), (1, 1), (0, 0)]
 
 
+def complex_schur(x: Any) -> tuple[Any, Any]:
+    form, basis = linalg.schur(x)
+    return linalg.rsf2csf(form, basis)
+
+
 def adjoint(x: Any) -> Any:
     return np.swapaxes(np.conj(x), -1, -2)
 
