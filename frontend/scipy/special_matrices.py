@@ -14,7 +14,6 @@ from shardir.frontend.numpy.creation.array_conversion import asarray
 from shardir.frontend.numpy.dtypes import issubdtype
 from shardir.frontend.numpy.elementwise import selection
 from shardir.frontend.numpy.indexing import take
-from shardir.frontend.numpy.linear_algebra.contraction import exact_matmul
 from shardir.frontend.numpy.shaping import concatenation, padding, reshaping
 from shardir.frontend.numpy.tracer_helpers.axis_slices import flatten
 from shardir.frontend.numpy.tracer_helpers.elementwise_emission import (
@@ -309,4 +308,4 @@ def invpascal(n: int, kind: str | None = None) -> Tracer:
     lower = _pascal("invpascal", n, "lower" if symmetric else kind)
     indices = np.arange(len(lower))
     signed = lower * (-1.0) ** (indices[:, None] + indices[None])
-    return asarray(signed if not symmetric else exact_matmul(signed.T, signed))
+    return asarray(signed if not symmetric else signed.T @ signed)

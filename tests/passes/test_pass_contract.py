@@ -161,7 +161,9 @@ def test_a_pass_without_a_name() -> None:
 def test_the_step_none_stands_for_no_pass() -> None:
     assert str(Pipeline.parse("none")) == ""
     assert str(Pipeline.parse("none,cse")) == "cse"
-    with pytest.raises(PipelineError, match="no pass is called 'none'"):
+    with pytest.raises(
+        PipelineError, match="the step none stands for no pass and has no options, got 'x=1'"
+    ):
         Pipeline.parse("none{x=1}")
 
 

@@ -149,7 +149,7 @@ class InspectedProgram(Printed):
         `ArgumentError` for other dialects, and `ExportError` for operations that StableHLO cannot
         express.
         """
-        if dialect is None and stage in ("shardir", "stablehlo", "hlo"):
+        if dialect is None and isinstance(stage, str) and stage in ("shardir", "stablehlo", "hlo"):
             stage, dialect = None, stage
         module = self.module if stage is None else self.after(stage)
         if dialect is None:

@@ -213,7 +213,7 @@ TYPES_AND_SHAPES: list[Case] = [
     (lambda: snp.broadcast_shapes(raw(X)), ArgumentError,
      "an array of type f32[] is not an index; indices are integers"),
     (lambda: snp.lexsort(raw({"a": 1})), OperationTypeError,
-     "lexsort takes a list of keys, or keys along an array, got a dict"),
+     "lexsort takes a list of keys, or keys along an array, got {'a': i32[]}"),
     (lambda: snp.array(X, copy=raw(MASKED)), ArgumentError,
      "copy of array is True or False, got float64[2]"),
     (lambda: snp.can_cast("f4", "f8", raw(3)), ArgumentError,
