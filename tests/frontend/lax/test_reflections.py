@@ -34,11 +34,6 @@ def adjoint(x: Any) -> Any:
     return np.swapaxes(np.conj(x), -1, -2)
 
 
-def complex_schur(x: Any) -> Any:
-    form, z = linalg.schur(x)
-    return linalg.rsf2csf(form, z)
-
-
 @pytest.mark.parametrize("make", [normal, plane])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_packed_forms_are_those_of_jax(make: Any, shape: tuple[int, ...]) -> None:
