@@ -124,7 +124,8 @@ def _is_dtype(value: object) -> bool:
 
 
 class _Kind(NamedTuple):
-    """What values of a type are called in errors, alone and in a sequence, and their predicate."""
+    """The names that errors use for one value and for several values of a type, and a predicate of
+    such values."""
 
     singular: str
     plural: str

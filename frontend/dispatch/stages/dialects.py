@@ -22,13 +22,14 @@ def dialect_text(module: Module, dialect: str, *, locations: bool) -> str:
 
     Raises `ArgumentError` for other dialects.
     """
-    if dialect == "shardir":
+    name = dialect if isinstance(dialect, str) else None
+    if name == "shardir":
         return print_module(module, locations=locations)
-    if dialect == "stablehlo":
+    if name == "stablehlo":
         return stablehlo_text(module, locations=locations)
     reason = (
         "XLA makes the text 'hlo' from StableHLO; read that of a JAX program with explain_xla"
-        if dialect == "hlo"
+        if name == "hlo"
         else "the dialects are 'shardir', which is the default, and 'stablehlo'"
     )
     raise ArgumentError(with_location(f"as_text has no dialect {brief(dialect)}: {reason}"))

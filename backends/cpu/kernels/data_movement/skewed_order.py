@@ -33,7 +33,7 @@ class SkewedTile(NamedTuple):
     step: LLVMValue
     number: LLVMValue
     is_last: LLVMValue
-    """Whether the tile is the last one of its strip."""
+    """The condition that the tile is the last one of its strip."""
 
 
 @contextmanager

@@ -80,6 +80,16 @@ def test_other_dialects_are_refused(dialect: str, reason: str) -> None:
     assert str(caught.value).partition("\n")[0] == f"as_text has no dialect {dialect!r}: {reason}"
 
 
+def test_a_dialect_must_be_a_string() -> None:
+    wrong: Any = np.ones(2)
+    with pytest.raises(ArgumentError) as caught:
+        lower().as_text(dialect=wrong)
+    assert str(caught.value).partition("\n")[0] == (
+        "as_text has no dialect float64[2]: the dialects are 'shardir', which is the default, and "
+        "'stablehlo'"
+    )
+
+
 def test_the_dialect_hlo_is_refused_as_the_first_argument() -> None:
     with pytest.raises(ArgumentError, match="as_text has no dialect 'hlo'"):
         lower().as_text("hlo")
