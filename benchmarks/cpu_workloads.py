@@ -24,14 +24,13 @@ PIECE = 4 << 20
 
 @dataclass(frozen=True)
 class Workload:
-    """`make` returns the timed function; `most` is the largest accepted ratio to JAX.
+    """A program: `make` returns the function that is timed.
 
     The argument of `numpy` states whether numba compiles it. `moved` bytes and `flops` determine
     the shortest possible time on the machine.
     """
 
     name: str
-    most: float
     make: Callable[[Library], Run]
     numpy: Callable[[bool], Run] | None = None
     moved: float = 0
@@ -67,7 +66,7 @@ def sharded(function: Callable[[Library, Any], Any], *spec: Any, positive: bool 
 def in_numpy(
     function: Callable[[Any], Any], positive: bool = False, compiles: bool = True
 ) -> Callable[[bool], Run]:
-    """The same of a matrix by NumPy, or compiled by numba for all cores."""
+    """Return a function of such a matrix in NumPy, or compiled by numba for all cores."""
 
     def make(by_numba: bool) -> Run:
         x = np.random.default_rng(0).standard_normal((N, N), np.float32)
@@ -85,7 +84,7 @@ def in_numpy(
 
 
 def unaligned(array: Any) -> Any:
-    """A copy 16 bytes behind a cache line, where large arrays of NumPy mostly are.
+    """Return a copy 16 bytes behind a cache line, where large arrays of NumPy mostly are.
 
     JAX takes an array over without a copy where it happens to be aligned to 64 bytes.
     """
@@ -112,19 +111,19 @@ def layer_norm(library: Library, x: Any) -> Any:
 def elementwise() -> list[Workload]:
     moved = 8 * SQUARE
     return [
-        Workload("x + 1", 0.7, sharded(lambda lib, x: x + 1), in_numpy(lambda x: x + np.float32(1)),
+        Workload("x + 1", sharded(lambda lib, x: x + 1), in_numpy(lambda x: x + np.float32(1)),
                  moved),
         Workload(
-            "tanh(2x + 1) exp(-x^2)", 0.8,
+            "tanh(2x + 1) exp(-x^2)",
             sharded(lambda lib, x: lib.numpy.tanh(2 * x + 1) * lib.numpy.exp(-x * x)),
             in_numpy(lambda x: np.tanh(2 * x + 1) * np.exp(-x * x)), moved,
         ),
-        Workload("sin", 0.12, sharded(lambda lib, x: lib.numpy.sin(x)),
+        Workload("sin", sharded(lambda lib, x: lib.numpy.sin(x)),
                  in_numpy(lambda x: np.sin(x)), moved),
-        Workload("erf", 0.06, sharded(lambda lib, x: lib.lax.erf(x)), None, moved),
-        Workload("log", 0.8, sharded(lambda lib, x: lib.numpy.log(x), positive=True),
+        Workload("erf", sharded(lambda lib, x: lib.lax.erf(x)), None, moved),
+        Workload("log", sharded(lambda lib, x: lib.numpy.log(x), positive=True),
                  in_numpy(lambda x: np.log(x), True), moved),
-        Workload("pow", 0.45, sharded(lambda lib, x: x**1.7, positive=True),
+        Workload("pow", sharded(lambda lib, x: x**1.7, positive=True),
                  in_numpy(lambda x: x ** np.float32(1.7), True), moved),
     ]  # fmt: skip
 
@@ -132,18 +131,18 @@ def elementwise() -> list[Workload]:
 def reductions() -> list[Workload]:
     rows = ("x", "y"), None
     return [
-        Workload("sum", 0.95, sharded(lambda lib, x: lib.numpy.sum(x)),
+        Workload("sum", sharded(lambda lib, x: lib.numpy.sum(x)),
                  in_numpy(lambda x: np.sum(x)), 4 * SQUARE),
-        Workload("softmax", 0.8, sharded(softmax), None, 8 * SQUARE),
-        Workload("layer norm", 0.6, sharded(layer_norm), None, 8 * SQUARE),
-        Workload("transpose", 0.8, sharded(lambda lib, x: x.T),
+        Workload("softmax", sharded(softmax), None, 8 * SQUARE),
+        Workload("layer norm", sharded(layer_norm), None, 8 * SQUARE),
+        Workload("transpose", sharded(lambda lib, x: x.T),
                  in_numpy(lambda x: np.ascontiguousarray(x.T)), 8 * SQUARE),
-        Workload("cumsum along rows", 0.05,
+        Workload("cumsum along rows",
                  sharded(lambda lib, x: lib.numpy.cumsum(x, axis=1), *rows),
                  in_numpy(lambda x: np.cumsum(x, axis=1), compiles=False), 8 * SQUARE),
-        Workload("sort along rows", 0.2, sharded(lambda lib, x: lib.numpy.sort(x, axis=1), *rows),
+        Workload("sort along rows", sharded(lambda lib, x: lib.numpy.sort(x, axis=1), *rows),
                  in_numpy(lambda x: np.sort(x, axis=1), compiles=False), 8 * SQUARE),
-        Workload("vdot of 10M x 3", 0.25, vdot, None, 24e7),
+        Workload("vdot of 10M x 3", vdot, None, 24e7),
     ]  # fmt: skip
 
 
@@ -185,14 +184,14 @@ def contractions() -> list[Workload]:
     flops = 2 * 2048**3
     both = ("x", "y")
     return [
-        Workload("dot, free dims sharded", 0.95, dot(("x", None), (None, "y")),
+        Workload("dot, free dims sharded", dot(("x", None), (None, "y")),
                  product(2048, 2048), 0, flops),
-        Workload("dot, contracting dim sharded", 0.5, dot((None, both), (both, None)), None, 0,
+        Workload("dot, contracting dim sharded", dot((None, both), (both, None)), None, 0,
                  flops),
-        Workload("8 x 512^2 by pmap", 0.97, batched("pmap"), product(8, 512, 512), 0,
+        Workload("8 x 512^2 by pmap", batched("pmap"), product(8, 512, 512), 0,
                  16 * 512**3),
-        Workload("8 x 512^2 by jit", 0.97, batched("jit"), None, 0, 16 * 512**3),
-        Workload("dot of bf16", 0.97, bfloat16, None, 0, 2 * 1024**3),
+        Workload("8 x 512^2 by jit", batched("jit"), None, 0, 16 * 512**3),
+        Workload("dot of bf16", bfloat16, None, 0, 2 * 1024**3),
     ]  # fmt: skip
 
 
@@ -229,24 +228,24 @@ def layers() -> list[Workload]:
     _, length, heads, size = ATTENTION_SHAPE
     flops = 4 * length * length * heads * size
     return [
-        Workload("convolution", 0.95, convolution, None, 0,
+        Workload("convolution", convolution, None, 0,
                  2 * 9 * batch * height * width * channels**2),
-        Workload("attention", 0.95, attention(False), None, 0, flops),
-        Workload("attention, causal", 0.95, attention(True), None, 0, flops / 2),
-        Workload("attention gradient, causal", 0.95, attention(True, True), None, 0,
+        Workload("attention", attention(False), None, 0, flops),
+        Workload("attention, causal", attention(True), None, 0, flops / 2),
+        Workload("attention gradient, causal", attention(True, True), None, 0,
                  flops / 2 * 3.5),
     ]  # fmt: skip
 
 
 def training() -> list[Workload]:
     return [
-        Workload("MLP gradient, 1 device", 0.92, mlp_gradient(None), None, 0, 16.24e9),
-        Workload("MLP gradient, 8 data", 0.75, mlp_gradient((8, 1)), None, 0, 16.24e9),
-        Workload("MLP gradient, 4 x 2", 0.75, mlp_gradient((4, 2)), None, 0, 16.24e9),
-        Workload("transformer step, 1 device", 0.7, transformer_step(None)),
-        Workload("transformer step, 4 x 2", 0.8, transformer_step((4, 2))),
-        Workload("convolution step, batch sharded", 0.95, convolution_step("batch")),
-        Workload("convolution step, space sharded", 0.95, convolution_step("space")),
+        Workload("MLP gradient, 1 device", mlp_gradient(None), None, 0, 16.24e9),
+        Workload("MLP gradient, 8 data", mlp_gradient((8, 1)), None, 0, 16.24e9),
+        Workload("MLP gradient, 4 x 2", mlp_gradient((4, 2)), None, 0, 16.24e9),
+        Workload("transformer step, 1 device", transformer_step(None)),
+        Workload("transformer step, 4 x 2", transformer_step((4, 2))),
+        Workload("convolution step, batch sharded", convolution_step("batch")),
+        Workload("convolution step, space sharded", convolution_step("space")),
     ]
 
 
@@ -273,14 +272,14 @@ def collectives() -> list[Workload]:
 
     whole = 8 * PIECE * 4
     return [
-        Workload("all-reduce", 0.5, mapped(lambda lax, x: lax.psum(x, "d"), None), None,
+        Workload("all-reduce", mapped(lambda lax, x: lax.psum(x, "d"), None), None,
                  whole + whole // 8),
-        Workload("all-gather", 0.05,
+        Workload("all-gather",
                  mapped(lambda lax, x: lax.all_gather(x, "d", tiled=True), None), None, whole),
-        Workload("all-to-all", 0.25,
+        Workload("all-to-all",
                  mapped(exchanged, "d"), None, 2 * whole),
-        Workload("reduce-scatter", 0.95, mapped(scattered, "d"), None, whole + whole // 8),
-        Workload("permute", 0.7, mapped(turned, "d"), None, 2 * whole),
+        Workload("reduce-scatter", mapped(scattered, "d"), None, whole + whole // 8),
+        Workload("permute", mapped(turned, "d"), None, 2 * whole),
     ]  # fmt: skip
 
 
@@ -307,12 +306,12 @@ def placement() -> list[Workload]:
 
     both = ("a", "b")
     return [
-        Workload("reshard P(a, b) -> P(b, a)", 0.3, resharded(both, ("b", "a")), None, 8 * SQUARE),
-        Workload("reshard rows -> columns", 0.3, resharded((both, None), (None, both)), None,
+        Workload("reshard P(a, b) -> P(b, a)", resharded(both, ("b", "a")), None, 8 * SQUARE),
+        Workload("reshard rows -> columns", resharded((both, None), (None, both)), None,
                  8 * SQUARE),
-        Workload("reshard -> replicated", 0.3, resharded(both, ()), None, 8 * SQUARE),
-        Workload("device_put replicated", 0.3, put, None, 8 * SQUARE),
-        Workload("np.asarray (of x + 1)", 0.3, taken, None, 16 * SQUARE),
+        Workload("reshard -> replicated", resharded(both, ()), None, 8 * SQUARE),
+        Workload("device_put replicated", put, None, 8 * SQUARE),
+        Workload("np.asarray (of x + 1)", taken, None, 16 * SQUARE),
     ]  # fmt: skip
 
 
@@ -346,10 +345,10 @@ def calls() -> list[Workload]:
         return blocked(library, mapped, mapped(board))
 
     return [
-        Workload("rule 30 by pmap", 0.15, rule_30),
-        Workload("call of x + 1, 1 device", 1.0, add(1)),
-        Workload("call of x + 1, 8 devices", 0.2, add(8)),
-        Workload("call on a tree of 20 arrays", 0.3, tree),
+        Workload("rule 30 by pmap", rule_30),
+        Workload("call of x + 1, 1 device", add(1)),
+        Workload("call of x + 1, 8 devices", add(8)),
+        Workload("call on a tree of 20 arrays", tree),
     ]
 
 
