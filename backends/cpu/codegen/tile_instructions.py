@@ -10,7 +10,7 @@ release them at its end, so that the system does not save their contents.
 
 from typing import NamedTuple
 
-from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, Operand
 from shardir.backends.cpu.codegen.target import HostDescription
 
 TILE_COUNT = 8
@@ -48,7 +48,7 @@ class TileInstruction(NamedTuple):
 
     def emit(self, f: LLVMFunction, sums: int, lhs: int, rhs: int) -> None:
         """Add the product of two tiles to the tile `sums`."""
-        _call(f, self.intrinsic, f"i8 {sums}", f"i8 {lhs}", f"i8 {rhs}")
+        call_tile_intrinsic(f, self.intrinsic, f"i8 {sums}", f"i8 {lhs}", f"i8 {rhs}")
 
 
 TILE_INSTRUCTIONS = {
@@ -67,29 +67,34 @@ def configure_tiles(f: LLVMFunction) -> None:
         content[_ROW_BYTES_AT + 2 * tile] = TILE_ROW_BYTES
         content[_ROWS_AT + tile] = TILE_ROWS
     f.module.table("tile_configuration", "i8", list(content))
-    _call(f, "ldtilecfg", "ptr @tile_configuration")
+    call_tile_intrinsic(f, "ldtilecfg", "ptr @tile_configuration")
 
 
 def release_tiles(f: LLVMFunction) -> None:
     """Clear all tiles and their configuration."""
-    _call(f, "tilerelease")
+    call_tile_intrinsic(f, "tilerelease")
 
 
 def zero_tile(f: LLVMFunction, tile: int) -> None:
     """Set all elements of a tile to zero."""
-    _call(f, "tilezero", f"i8 {tile}")
+    call_tile_intrinsic(f, "tilezero", f"i8 {tile}")
 
 
-def load_tile(f: LLVMFunction, tile: int, address: LLVMValue, stride: int) -> None:
+def load_tile(f: LLVMFunction, tile: int, address: LLVMValue, stride: Operand) -> None:
     """Load the rows of a tile, which are `stride` bytes apart."""
-    _call(f, "tileloadd64", f"i8 {tile}", f"ptr {address}", f"i64 {stride}")
+    call_tile_intrinsic(
+        f, "tileloadd64", f"i8 {tile}", f"ptr {address}", f"i64 {f.text_of(stride, 'i64')}"
+    )
 
 
-def store_tile(f: LLVMFunction, tile: int, address: LLVMValue, stride: int) -> None:
+def store_tile(f: LLVMFunction, tile: int, address: LLVMValue, stride: Operand) -> None:
     """Store the rows of a tile `stride` bytes apart."""
-    _call(f, "tilestored64", f"i8 {tile}", f"ptr {address}", f"i64 {stride}")
+    call_tile_intrinsic(
+        f, "tilestored64", f"i8 {tile}", f"ptr {address}", f"i64 {f.text_of(stride, 'i64')}"
+    )
 
 
-def _call(f: LLVMFunction, name: str, *args: str) -> None:
+def call_tile_intrinsic(f: LLVMFunction, name: str, *args: str) -> None:
+    """Call an intrinsic of AMX; `args` are its arguments with their types."""
     f.module.declare(f"llvm.x86.{name}", "void", [each.split(" ")[0] for each in args])
     f.do(f"call void @llvm.x86.{name}({', '.join(args)})")

@@ -174,7 +174,12 @@ def make_op(spec: OpSpec, *types: TensorType, result: Any = None, **attrs: Any) 
 
 
 def run_rule(
-    rule: Rule, op: Op, arrays: Sequence[Array], order: Order | None = None, workers: int = 2
+    rule: Rule,
+    op: Op,
+    arrays: Sequence[Array],
+    order: Order | None = None,
+    workers: int = 2,
+    machine: HostDescription | None = None,
 ) -> list[Array]:
     """Return the results of one operation in new arrays, whose layout `order` determines.
 
@@ -188,6 +193,6 @@ def run_rule(
         shape = [value.type.shape[d] for d in dims]
         dense = np.full(shape, 0xA5, np.uint8).astype(NUMPY_DTYPES[value.type.dtype])
         outs.append(np.transpose(dense, [dims.index(d) for d in range(len(dims))]))
-    phases = lower_and_run(rule, op, arrays, outs, workers)
+    phases = lower_and_run(rule, op, arrays, outs, workers, machine)
     assert phases is not None, f"the rule has no phases for {op.name}"
     return outs

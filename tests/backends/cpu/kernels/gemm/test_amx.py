@@ -9,8 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from shardir.backends.cpu.codegen.emission import make_target_machine
-from shardir.backends.cpu.codegen.target import host_machine
-from shardir.backends.cpu.codegen.tile_instructions import TILE_INSTRUCTIONS
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.module import Op
 from shardir.ir.types import TensorType
@@ -27,14 +26,17 @@ from tests.backends.cpu.phase_runner import (
     run_rule,
     selected_kernel_names,
 )
+from tests.backends.cpu.tile_emulation import machine_with_tiles
 
 Array = npt.NDArray[Any]
 SIZES = {"a": 40, "b": 70, "k": 72, "l": 10, "z": 3}
 RESULTS = {"bf16": "bf16", "i8": "i32", "u8": "i32"}
-needs_amx = pytest.mark.skipif(
-    not TILE_INSTRUCTIONS["bf16"].is_fast_on(host_machine()),
-    reason="the process has no tile registers of AMX",
-)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> HostDescription:
+    """A machine with tile registers: this host, or an emulation of them on it."""
+    return machine_with_tiles(monkeypatch)
 
 
 def product_of(dims: str, dtype: str, sizes: dict[str, int], result: str = "") -> Op:
@@ -118,20 +120,21 @@ def random_sizes(rng: np.random.Generator, dtype: str) -> dict[str, int]:
     return sizes | {"k": steps * int(rng.integers(8, 400)), "l": 3, "z": 2}
 
 
-@needs_amx
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("dtype", ["bf16", "i8", "u8"])
-def test_tiles_match_the_reference_for_any_strides(dtype: str, seed: int) -> None:
+def test_tiles_match_the_reference_for_any_strides(
+    machine: HostDescription, dtype: str, seed: int
+) -> None:
     """Rows, columns and K steps are not multiples of tiles, and follow each other in any order."""
     rng = np.random.default_rng(seed)
     dims = str(
         rng.choice(["ak,kb->ab", "zak,zbk->zab", "akz,kbz->abz", "alk,bkl->ba", "alk,lkb->ab"])
     )
     op = product_of(dims, dtype, random_sizes(rng, dtype))
-    assert any("_amx_" in n for n in selected_kernel_names(RULES["dot"], op, host_machine()))
+    assert any("_amx_" in n for n in selected_kernel_names(RULES["dot"], op, machine))
     x, y = (random_elements(rng, value.type.shape, dtype) for value in op.operands)
     out = strided(rng, np.zeros(op.result.type.shape, op.result.type.numpy))
-    lower_and_run(RULES["dot"], op, [strided(rng, x), strided(rng, y)], [out])
+    lower_and_run(RULES["dot"], op, [strided(rng, x), strided(rng, y)], [out], machine=machine)
     if dtype != "bf16":
         expected = np.einsum(dims, x.astype(np.int32), y.astype(np.int32))
         np.testing.assert_array_equal(out, expected)
@@ -142,10 +145,11 @@ def test_tiles_match_the_reference_for_any_strides(dtype: str, seed: int) -> Non
     assert (error <= 2.0**-8 * np.abs(out.astype(np.float64)) + 1e-6 * scale).all()
 
 
-@needs_amx
 @pytest.mark.parametrize("dtype", ["bf16", "i8"])
 @pytest.mark.parametrize("step", [-1, -2])
-def test_k_steps_in_reverse_order_match_those_of_a_copy(dtype: str, step: int) -> None:
+def test_k_steps_in_reverse_order_match_those_of_a_copy(
+    machine: HostDescription, dtype: str, step: int
+) -> None:
     """Packing reads rows of the right operand backwards."""
     rng = np.random.default_rng(0)
     op = product_of("mk,kn->mn", dtype, {"m": 40, "k": 72, "n": 50})
@@ -153,13 +157,14 @@ def test_k_steps_in_reverse_order_match_those_of_a_copy(dtype: str, step: int) -
     y = y[::step][:72]
     results = np.zeros((2, 40, 50), op.result.type.numpy)
     for out, rhs in zip(results, (y, y.copy()), strict=True):
-        lower_and_run(RULES["dot"], op, [x, rhs], [out])
+        lower_and_run(RULES["dot"], op, [x, rhs], [out], machine=machine)
     np.testing.assert_array_equal(results[0], results[1])
 
 
-@needs_amx
 @pytest.mark.parametrize("dtype", ["bf16", "i8"])
-def test_results_do_not_depend_on_the_number_of_workers(dtype: str) -> None:
+def test_results_do_not_depend_on_the_number_of_workers(
+    machine: HostDescription, dtype: str
+) -> None:
     rng = np.random.default_rng(0)
     op = product_of(
         "mk,kn->mn", dtype, {"m": 330, "k": 1240, "n": 290}, "f32" if dtype == "bf16" else ""
@@ -168,14 +173,15 @@ def test_results_do_not_depend_on_the_number_of_workers(dtype: str) -> None:
     results = []
     for workers in (1, 2, 7, 64):
         results.append(np.zeros(op.result.type.shape, op.result.type.numpy))
-        lower_and_run(RULES["dot"], op, arrays, results[-1:], workers=workers)
+        lower_and_run(RULES["dot"], op, arrays, results[-1:], workers, machine)
     assert all(each.tobytes() == results[0].tobytes() for each in results)
 
 
-@needs_amx
 @pytest.mark.parametrize("dims", ["ak,kb->ab", "ak,bk->ab", "ka,bk->ab"])
 @pytest.mark.parametrize("dtype", ["bf16", "i8"])
-def test_elements_after_operands_are_not_accessed(dims: str, dtype: str) -> None:
+def test_elements_after_operands_are_not_accessed(
+    machine: HostDescription, dims: str, dtype: str
+) -> None:
     """Each array ends before a page that cannot be accessed."""
     rng = np.random.default_rng(0)
     for a, b in product((9, 33, 47), (17, 34, 65)):
@@ -185,21 +191,20 @@ def test_elements_after_operands_are_not_accessed(dims: str, dtype: str) -> None
             for value in op.operands
         )
         out = copy_before_guard_page(np.zeros((a, b), op.result.type.numpy))
-        lower_and_run(RULES["dot"], op, [x, y], [out])
+        lower_and_run(RULES["dot"], op, [x, y], [out], machine=machine)
         wide = np.float32 if dtype == "bf16" else np.int32
         expected = np.einsum(dims, x.astype(wide), y.astype(wide))
         np.testing.assert_allclose(out.astype(wide), expected, 2e-2, 0.5)
 
 
-@needs_amx
-def test_infinities_and_nan_stay_in_their_rows_and_columns() -> None:
+def test_infinities_and_nan_stay_in_their_rows_and_columns(machine: HostDescription) -> None:
     """Padding of K steps, rows and columns adds nothing."""
     rng = np.random.default_rng(0)
     op = product_of("ak,bk->ab", "bf16", {"a": 37, "b": 45, "k": 70}, "f32")
     x, y = (random_elements(rng, value.type.shape, "bf16") for value in op.operands)
     x[36, 69], y[44, 69] = np.inf, np.nan
     out = np.zeros((37, 45), np.float32)
-    lower_and_run(RULES["dot"], op, [x, y], [out])
+    lower_and_run(RULES["dot"], op, [x, y], [out], machine=machine)
     assert np.isfinite(out[:36, :44]).all()
     assert np.isinf(out[36, :44]).all()
     assert np.isnan(out[:, 44]).all()
@@ -219,7 +224,7 @@ def test_infinities_and_nan_stay_in_their_rows_and_columns() -> None:
 @pytest.mark.parametrize("result", ["bf16", "f32"])
 def test_convolutions_with_contiguous_channels_have_tiles(
     dims: str, image: tuple[int, ...], filter: tuple[int, ...], padding: int, has_tiles: bool,
-    result: str,
+    result: str, machine: HostDescription,
 ) -> None:  # fmt: skip
     """Runs of channels need not fill blocks of K steps."""
     rng = np.random.default_rng(0)
@@ -230,7 +235,7 @@ def test_convolutions_with_contiguous_channels_have_tiles(
     found = selected_kernel_names(RULES["convolution"], op, SAPPHIRE_RAPIDS)
     assert any("_amx_" in name for name in found) == has_tiles
     x, w = (random_elements(rng, shape, "bf16") for shape in (image, filter))
-    (got,) = run_rule(RULES["convolution"], op, [x, w])
+    (got,) = run_rule(RULES["convolution"], op, [x, w], machine=machine)
     assert_convolution(got, x, w, op.result.type, attrs)
 
 
@@ -245,7 +250,12 @@ def test_convolutions_with_contiguous_channels_have_tiles(
     ],
 )
 def test_packing_makes_groups_of_patches_for_tiles(
-    dims: str, image: tuple[int, ...], grad: tuple[int, ...], copies: int, has_tiles: bool
+    dims: str,
+    image: tuple[int, ...],
+    grad: tuple[int, ...],
+    copies: int,
+    has_tiles: bool,
+    machine: HostDescription,
 ) -> None:
     """Gradients of filters copy their left operand if its K steps are not contiguous, and their
     result if its columns are not."""
@@ -259,5 +269,5 @@ def test_packing_makes_groups_of_patches_for_tiles(
     x, w = (copy_before_guard_page(random_elements(rng, shape, "bf16")) for shape in (image, grad))
     out = copy_before_guard_page(np.zeros(op.result.type.shape, x.dtype))
     for workers in (1, 3):
-        lower_and_run(RULES["convolution"], op, [x, w], [out], workers=workers)
+        lower_and_run(RULES["convolution"], op, [x, w], [out], workers, machine)
         assert_convolution(out, x, w, op.result.type, attrs)
