@@ -16,7 +16,7 @@ from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescriptio
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase
 from shardir.backends.cpu.kernels.data_movement import (
     copy_bodies,
-    streamed_transpose,
+    line_transpose,
     transpose_tiles,
 )
 from shardir.backends.cpu.kernels.data_movement.block_grid import (
@@ -27,8 +27,8 @@ from shardir.backends.cpu.kernels.data_movement.block_grid import (
     block_grid_of,
     grid_kernel,
 )
+from shardir.backends.cpu.kernels.data_movement.line_transpose import LineItems, LineStores
 from shardir.backends.cpu.kernels.data_movement.loop_nest import LoopNest, StridedLoop, loop_nest_of
-from shardir.backends.cpu.kernels.data_movement.streamed_transpose import LineStores, StreamedItems
 
 BLOCK_BYTES = 64 << 10
 """Bytes of a block."""
@@ -280,7 +280,7 @@ def _split_tiles(
 
 
 def _line_stores(
-    items: StreamedItems,
+    items: LineItems,
     row: StridedLoop,
     column: StridedLoop,
     streaming: bool,
@@ -310,11 +310,11 @@ def _lines(
     views: tuple[BufferView, BufferView],
     found: LoopNest,
     row: StridedLoop,
-    items: StreamedItems,
+    items: LineItems,
     stores: LineStores,
 ) -> CopyPlan:
     column = found.loops[-1]
-    rows, columns = streamed_transpose.block_shape(items, stores, column.extent)
+    rows, columns = line_transpose.block_shape(items, stores, column.extent)
     unit = "" if items.unit == min(items.nbytes, 8) else f"_of_{items.unit}"
     is_split = any(
         number % CACHE_LINE_BYTES
@@ -327,7 +327,7 @@ def _lines(
     suffix = "_joined" if stores is LineStores.JOINED else "_split" if is_split else ""
     return CopyPlan(
         f"{verb}_lines{items.nbytes}{unit}{suffix}",
-        partial(streamed_transpose.copy_lines, items, stores, is_split),
+        partial(line_transpose.copy_lines, items, stores, is_split),
         block_grid_of(views, found, row, column, rows, columns),
         views[1].nbytes / 14,
     )
@@ -350,7 +350,7 @@ def _tiles(
             *(loop.strides[1] for loop in found.loops[:-1]),
         )
     )
-    items = StreamedItems(size, min(views[1].itemsize, 8))
+    items = LineItems(size, min(views[1].itemsize, 8))
     if stores := _line_stores(items, row, column, streaming, whole, machine):
         return _lines(views, found, row, items, stores)
     side = transpose_tiles.tile_side(size, machine, min(row.extent, column.extent))

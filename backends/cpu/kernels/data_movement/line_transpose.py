@@ -69,7 +69,7 @@ class LineStores(Enum):
     """Streamed, after they have been joined from transposed lines."""
 
 
-class StreamedItems(NamedTuple):
+class LineItems(NamedTuple):
     """The sizes of items in bytes: `nbytes` is moved as a whole, memory is aligned to `unit`."""
 
     nbytes: int
@@ -86,7 +86,7 @@ class StreamedItems(NamedTuple):
         return f"<{CACHE_LINE_BYTES // self.unit} x {item_type(self.unit)}>"
 
 
-def has_line_permutation(items: StreamedItems, machine: HostDescription) -> bool:
+def has_line_permutation(items: LineItems, machine: HostDescription) -> bool:
     """Return whether the machine permutes the items of two cache lines by one instruction."""
     return machine.vector_bytes == CACHE_LINE_BYTES and machine.has(PERMUTED_ITEMS[items.unit][1])
 
@@ -96,7 +96,7 @@ def run_rows(nbytes: int) -> int:
     return min(RUN_BYTES // nbytes, MAX_RUN_ROWS)
 
 
-def block_shape(items: StreamedItems, stores: LineStores, extent: int) -> tuple[int, int]:
+def block_shape(items: LineItems, stores: LineStores, extent: int) -> tuple[int, int]:
     """Return the rows and columns of a block of rows of `extent` items; blocks of joined lines are
     about as long."""
     rows = run_rows(items.nbytes)
@@ -109,7 +109,7 @@ def block_shape(items: StreamedItems, stores: LineStores, extent: int) -> tuple[
 
 
 def copy_lines(
-    items: StreamedItems,
+    items: LineItems,
     stores: LineStores,
     is_split: bool,
     f: LLVMFunction,
@@ -146,7 +146,7 @@ def line_offset(address: LLVMValue) -> LLVMValue:
 
 
 def _copy_whole(
-    f: LLVMFunction, items: StreamedItems, streaming: bool, order: SkewedOrder, block: GridBlock
+    f: LLVMFunction, items: LineItems, streaming: bool, order: SkewedOrder, block: GridBlock
 ) -> None:
     columns = f.value(0, "i64"), block.columns
     with each_skewed_tile(f, order, items.per_line, block.rows, columns) as tile:
@@ -158,7 +158,7 @@ def _copy_whole(
         _transpose_tile(f, items, block, tile.row, tile.column, False, store_line)
 
 
-def _copy_joined(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
+def _copy_joined(f: LLVMFunction, items: LineItems, block: GridBlock) -> None:
     """Copy a block whose rows begin and end at any item of a cache line.
 
     The line to the left of a line of a tile is kept. With permutations, both are joined in
@@ -202,19 +202,19 @@ def _copy_joined(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> Non
     _copy_ends_of_rows(f, items, block)
 
 
-def _kept_distance(f: LLVMFunction, items: StreamedItems) -> int:
+def _kept_distance(f: LLVMFunction, items: LineItems) -> int:
     """Return the bytes between two lines that are kept."""
     return CACHE_LINE_BYTES if has_line_permutation(items, f.machine) else PAIR_BYTES
 
 
-def _strip_memory(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> LLVMValue:
+def _strip_memory(f: LLVMFunction, items: LineItems, block: GridBlock) -> LLVMValue:
     """Return the memory of lines of a strip, which follows that of lines between strips."""
     return f.offset(block.scratch, run_rows(items.nbytes) * _kept_distance(f, items))
 
 
 def _keep_tile(
     f: LLVMFunction,
-    items: StreamedItems,
+    items: LineItems,
     block: GridBlock,
     row: LLVMValue,
     column: LLVMValue,
@@ -232,7 +232,7 @@ def _keep_tile(
 
 @contextmanager
 def _each_step(
-    f: LLVMFunction, items: StreamedItems, block: GridBlock
+    f: LLVMFunction, items: LineItems, block: GridBlock
 ) -> Iterator[tuple[LLVMValue, LLVMValue]]:
     """Run the block for the first row of each step, and the address of the lines that it keeps."""
     with f.loop(0, block.rows, items.per_line) as start:
@@ -240,7 +240,7 @@ def _each_step(
         yield f.umin(start, block.rows - items.per_line), kept
 
 
-def _copy_starts(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
+def _copy_starts(f: LLVMFunction, items: LineItems, block: GridBlock) -> None:
     """Copy the columns before the first whole lines of rows, and keep the first lines."""
     distance, zero = _kept_distance(f, items), f.value(0, "i64")
     with _each_step(f, items, block) as (row, kept):
@@ -251,7 +251,7 @@ def _copy_starts(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> Non
             copy_few_bytes(f, count, PAIR_BYTES, f.offset(kept, number * distance), at)
 
 
-def _copy_ends_of_rows(f: LLVMFunction, items: StreamedItems, block: GridBlock) -> None:
+def _copy_ends_of_rows(f: LLVMFunction, items: LineItems, block: GridBlock) -> None:
     """Copy the columns after the last whole lines of rows, with those that fill no line."""
     distance, strip = _kept_distance(f, items), _strip_memory(f, items, block)
     whole = block.columns & -items.per_line
@@ -270,7 +270,7 @@ def _copy_ends_of_rows(f: LLVMFunction, items: StreamedItems, block: GridBlock) 
 
 
 def _target(
-    f: LLVMFunction, items: StreamedItems, block: GridBlock, row: LLVMValue, column: LLVMValue
+    f: LLVMFunction, items: LineItems, block: GridBlock, row: LLVMValue, column: LLVMValue
 ) -> LLVMValue:
     at = row * block.row_strides[1] + column * items.nbytes
     return f.offset(block.addresses[1], at)
@@ -278,7 +278,7 @@ def _target(
 
 def _transpose_tile(
     f: LLVMFunction,
-    items: StreamedItems,
+    items: LineItems,
     block: GridBlock,
     row: LLVMValue,
     column: LLVMValue,
@@ -335,7 +335,7 @@ def _transpose_tile(
 
 def _transpose_parts(
     f: LLVMFunction,
-    items: StreamedItems,
+    items: LineItems,
     block: GridBlock,
     load_columns: Callable[[LLVMValue, int], list[LLVMValue]],
     column: LLVMValue,
@@ -368,7 +368,7 @@ def _transpose_parts(
 
 
 def _join_lines(
-    f: LLVMFunction, items: StreamedItems, first: LLVMValue, second: LLVMValue, off: LLVMValue
+    f: LLVMFunction, items: LineItems, first: LLVMValue, second: LLVMValue, off: LLVMValue
 ) -> LLVMValue:
     """Return the line that begins `off` bytes before `second`: the end of `first` and the start of
     `second`."""

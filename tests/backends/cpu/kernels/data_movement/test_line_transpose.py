@@ -10,9 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 from shardir.backends.cpu.codegen.target import HostDescription, host_machine
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases, plan_copy
-from shardir.backends.cpu.kernels.data_movement.streamed_transpose import (
+from shardir.backends.cpu.kernels.data_movement.line_transpose import (
+    LineItems,
     LineStores,
-    StreamedItems,
     block_shape,
     has_line_permutation,
     run_rows,
@@ -190,21 +190,21 @@ def test_lines_are_joined_without_avx512(machine: HostDescription) -> None:
 
 def test_permutations_need_features_of_the_processor() -> None:
     """This processor lacks permutations of bytes."""
-    items = [StreamedItems(n, min(n, 8)) for n in (1, 2, 4, 8, 16)]
+    items = [LineItems(n, min(n, 8)) for n in (1, 2, 4, 8, 16)]
     found = [has_line_permutation(each, SAPPHIRE_RAPIDS) for each in items]
     assert found == [False, True, True, True, True]
     assert not any(has_line_permutation(each, ZEN_3) for each in items)
 
 
 def test_blocks_of_joined_lines_have_about_as_many_columns() -> None:
-    items = StreamedItems(4, 4)
+    items = LineItems(4, 4)
     found = [block_shape(items, LineStores.JOINED, n) for n in (100, 2048, 4097, 6200)]
     assert found == [(2048, 112), (2048, 2048), (2048, 2064), (2048, 2080)]
 
 
 @pytest.mark.parametrize(("nbytes", "rows"), [(1, 2048), (4, 2048), (8, 1024), (16, 512)])
 def test_blocks_of_arrays_in_the_caches_have_fewer_rows(nbytes: int, rows: int) -> None:
-    items = StreamedItems(nbytes, min(nbytes, 8))
+    items = LineItems(nbytes, min(nbytes, 8))
     assert block_shape(items, LineStores.STREAMED, 4096) == (rows, 256)
     assert block_shape(items, LineStores.ORDINARY, 4096) == (512, 256)
 
