@@ -32,6 +32,8 @@ Array = npt.NDArray[Any]
 Entry = Callable[[int, int, int, int], None]
 Imports = Callable[[Sequence[str], HostDescription], Mapping[str, int]]
 
+GARBAGE_BYTE = 0xA5
+"""The bytes of scratch memory, temporaries and results before phases write them."""
 _ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _compiled: dict[tuple[HostDescription, str], Entry] = {}
 
@@ -72,7 +74,7 @@ def run_phases(
     matter.
     """
     scratch = _allocate_aligned(workers * SCRATCH_BYTES_PER_WORKER)
-    scratch[:] = 0xA5
+    scratch[:] = GARBAGE_BYTE
     bases = np.array([scratch.ctypes.data, *(b.ctypes.data for b in buffers)], np.int64)
     for number, phase in enumerate(phases):
         entry = compiled_entry(phase.kernel, machine or host_machine(), imports)
@@ -106,7 +108,7 @@ class RuleHarness:
 
     def temporary(self, nbytes: int) -> int:
         made = _allocate_aligned(nbytes)
-        made[:] = 0xA5
+        made[:] = GARBAGE_BYTE
         self.buffers.append(made)
         return len(self.buffers)
 
@@ -191,7 +193,7 @@ def run_rule(
         views = [full_view(array, 1 + i, v.type.dtype) for i, (array, v) in enumerate(given)]
         dims = tuple(order(op, views)) if order else tuple(range(value.type.rank))
         shape = [value.type.shape[d] for d in dims]
-        dense = np.full(shape, 0xA5, np.uint8).astype(NUMPY_DTYPES[value.type.dtype])
+        dense = np.full(shape, GARBAGE_BYTE, np.uint8).astype(NUMPY_DTYPES[value.type.dtype])
         outs.append(np.transpose(dense, [dims.index(d) for d in range(len(dims))]))
     phases = lower_and_run(rule, op, arrays, outs, workers, machine)
     assert phases is not None, f"the rule has no phases for {op.name}"

@@ -12,19 +12,22 @@ from math import prod
 
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, Kernel, LoweringContext, Phase, Rule
-from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
-from shardir.backends.cpu.kernels.data_movement.interleave import interleave_phases
-from shardir.backends.cpu.kernels.data_movement.view_transforms import slice_dim
 from shardir.backends.cpu.kernels.elementwise.loop_body import APPLY
 from shardir.backends.cpu.kernels.elementwise.phase_record import make_named_kernel
 from shardir.backends.cpu.kernels.elementwise.rules import has_instructions, lower_loop_nest
+from shardir.backends.cpu.kernels.fused_products.amx_product import BLOCK_EXTENT
 from shardir.backends.cpu.kernels.fused_products.bf16_pairs import (
     PairedProducts,
     find_paired_products,
 )
+from shardir.backends.cpu.kernels.fused_products.matrix_copies import (
+    PAIR,
+    MatrixCopies,
+    convert_phases,
+    type_of,
+)
 from shardir.backends.cpu.kernels.fused_products.row_block_kernel import (
     COLUMNS_PER_CHUNK,
-    PAIR,
     emit_row_block_kernel,
 )
 from shardir.backends.cpu.kernels.fused_products.row_block_record import (
@@ -103,9 +106,7 @@ class _ProductsLowering:
     context: LoweringContext
     label: str
     words: dict[str, int] = field(default_factory=dict)
-    before: list[Phase] = field(default_factory=list)
     after: list[Phase] = field(default_factory=list)
-    packed: dict[tuple[BufferView, tuple[int, int], str], BufferView] = field(default_factory=dict)
 
     def phases(self) -> list[Phase]:
         nest, steps = self.nest, self.steps
@@ -147,6 +148,7 @@ class _ProductsLowering:
             *self.paired_products,
         )
         self.words.update(rows=rows, columns=columns, block=block, blocks=blocks, parts=parts)
+        self.words.update(padded_columns=_round_up(columns, shape.column_multiple))
         self.words.update({f"extent{i}": extent for i, extent in enumerate(extents)})
         self.add_matrices()
         self.add_sums(lanes, [extents[number] for number in parallel], parts)
@@ -155,7 +157,11 @@ class _ProductsLowering:
         record = tuple(self.words[name] for name in word_names(shape))
         kernel, cost = row_block_kernel(shape, self.context.machine), self.cost(shape)
         middle = Phase(kernel, record, outer * parts, cost, self.label)
-        return [*self.before, middle, *self.after]
+        return [*self.copies.phases, middle, *self.after]
+
+    @cached_property
+    def copies(self) -> MatrixCopies:
+        return MatrixCopies(self.context)
 
     @cached_property
     def paired_products(self) -> PairedProducts:
@@ -208,76 +214,45 @@ class _ProductsLowering:
             rows, columns = nest.row_and_column_matrix(op)
             feature, is_paired = nest.feature_loop(rows), self.paired_products.products[number]
             dtype = "bf16" if is_paired else nest.computed_dtype
-            self.add_array(f"rows{number}", self.view(rows), rows, feature)
-            self.add_array(f"columns{number}", self.dense(columns, dtype), columns, feature)
+            tile = BLOCK_EXTENT if is_paired and self.paired_products.has_tiles else 1
+            row_dims, column_dims = (self.dims_of(value) for value in (rows, columns))
+            left, right = self.view(rows), self.view(columns)
+            if tile > 1:
+                left = self.copies.with_contiguous_rows(left, row_dims, tile)
+            right = self.copies.dense(right, column_dims, dtype, (tile, tile))
+            self.add_array(f"rows{number}", left, rows, feature)
+            self.add_array(f"columns{number}", right, columns, feature)
             for name in (f"rows{number}", f"columns{number}") if is_paired else ():
                 self.words[f"{name}.feature"] *= 2
-                self.words[f"{name}.features"] //= 2
+                self.words[f"{name}.features"] = right.shape[column_dims[1]] // 2
         for number, op in enumerate(nest.sums):
             matrix = nest.scores_and_matrix(op)[1]
-            if self.paired_products.sums[number]:
-                view = self.pairs_of_columns(matrix)
-            elif nest.is_column_sum(op):
-                view = self.dense(matrix, nest.computed_dtype)
-            else:
-                view = self.view(matrix)
+            view = self.sum_matrix(op, self.paired_products.sums[number])
             self.add_array(f"matrix{number}", view, matrix, nest.feature_loop(matrix))
+            if view.dtype == PAIR:
+                loop = "column" if nest.is_column_sum(op) else "row"
+                self.words[f"matrix{number}.{loop}"] //= 2
+
+    def sum_matrix(self, op: Op, is_paired: bool) -> BufferView:
+        """Return the matrix of a sum in the order in which the kernel reads it."""
+        nest, copies = self.nest, self.copies
+        value = nest.scores_and_matrix(op)[1]
+        view, (outer, feature) = self.view(value), self.dims_of(value)
+        tiles = BLOCK_EXTENT, BLOCK_EXTENT
+        if not nest.is_column_sum(op):
+            return copies.pairs(view, (outer, feature), tiles) if is_paired else view
+        if not is_paired:
+            return copies.dense(view, (outer, feature), nest.computed_dtype)
+        if self.paired_products.has_tiles:
+            return copies.dense(view, (feature, outer), view.dtype, tiles)
+        return copies.pairs(view, (outer, feature))
 
     def dims_of(self, value: Value) -> tuple[int, int]:
-        """Return the dimensions of the columns and of the features of a matrix."""
-        dims = dict(zip(self.nest.mappings[value], non_unit_dims(value.type), strict=True))
-        return dims[self.nest.column_loop], dims[self.nest.feature_loop(value)]
-
-    def dense(self, value: Value, dtype: str) -> BufferView:
-        """Return a matrix of columns with contiguous features and without gaps, copied if
-        necessary."""
-        view, (column, feature) = self.view(value), self.dims_of(value)
-        item = registers.itemsize(dtype)
-        row_bytes = view.shape[feature] * item
-        is_dense = view.strides[feature] == item and view.strides[column] == row_bytes
-        if is_dense and view.dtype == dtype:
-            return view
-        key = view, (column, feature), dtype
-        if key not in self.packed:
-            target = self.dense_target(view, column, feature, dtype)
-            self.before += convert_phases(view, target, self.context)
-            self.packed[key] = target
-        return self.packed[key]
-
-    def pairs_of_columns(self, value: Value) -> BufferView:
-        """Return a copy of a matrix of bf16 whose elements are pairs of adjacent columns."""
-        view, (column, feature) = self.view(value), self.dims_of(value)
-        key = view, (column, feature), PAIR
-        if key not in self.packed:
-            shape, strides = list(view.shape), list(view.strides)
-            shape[column] //= 2
-            strides[column] *= 2
-            halves = view._replace(shape=tuple(shape), strides=tuple(strides))
-            target = self.dense_target(halves, column, feature, PAIR)
-            last, step = len(shape), view.itemsize
-            source, places = (
-                each._replace(
-                    shape=(*shape, 2), strides=(*each.strides, stride), dtype=value.type.dtype
-                )
-                for each, stride in ((halves, view.strides[column]), (target, step))
-            )
-            values = [slice_dim(source, last, i, 1) for i in range(2)]
-            self.before += interleave_phases(values, places, last, self.context) or copy_phases(
-                source, places, self.context
-            )
-            self.packed[key] = target
-        return self.packed[key]
-
-    def dense_target(self, view: BufferView, column: int, feature: int, dtype: str) -> BufferView:
-        """Return temporary memory for a matrix in the order of its columns, then its features."""
-        inner = (column, feature)
-        order = [*(dim for dim in range(len(view.shape)) if dim not in inner), *inner]
-        strides, step = [0] * len(order), registers.itemsize(dtype)
-        for dim in reversed(order):
-            strides[dim] = step
-            step *= view.shape[dim]
-        slot = self.context.temporary(max(step, 1))
-        return BufferView(slot, 0, view.shape, tuple(strides), dtype)
+        """Return the dimensions of the rows or columns, and of the features of a matrix."""
+        nest = self.nest
+        dims = dict(zip(nest.mappings[value], non_unit_dims(value.type), strict=True))
+        outer = nest.row_loop if nest.row_loop in dims else nest.column_loop
+        return dims[outer], dims[nest.feature_loop(value)]
 
     def add_sums(self, lanes: int, parallel: Sequence[int], parts: int) -> None:
         nest = self.nest
@@ -289,7 +264,7 @@ class _ProductsLowering:
                 self.add_array(f"sum{number}", view, op.result, feature)
                 continue
             row = _round_up(nest.extents[feature], lanes) * self.item
-            task = row * nest.extents[nest.column_loop]
+            task = row * self.words["padded_columns"]
             slot = self.context.temporary(task * parts * prod(parallel))
             self.add_array(f"sum{number}", view._replace(slot=slot, offset=0), op.result, feature)
             self.words[f"sum{number}.column"] = row
@@ -337,7 +312,7 @@ class _ProductsLowering:
         for number, step in enumerate(self.steps.returns):
             sizes[f"result{number}"] = block * registers.itemsize(self.steps.body.steps[step].dtype)
         for slot in range(self.plan.slots):
-            sizes[f"slot{slot}"] = w["columns"] * block * item
+            sizes[f"slot{slot}"] = w["padded_columns"] * block * item
         at = 0
         for name, size in sizes.items():
             w[f"{name}.at"] = at
@@ -362,24 +337,12 @@ def choose_block_rows(
     return min(_round_up(rows, lanes), most, max(fitting, least))
 
 
-def convert_phases(
-    source: BufferView, target: BufferView, context: LoweringContext
-) -> Sequence[Phase]:
-    """Return the phases that copy a view, converted to the type of the target."""
-    if source.dtype == target.dtype:
-        return copy_phases(source, target, context)
-    x, y = Value(_type_of(source), "x"), Value(_type_of(target), "y")
-    phases = lower_loop_nest(Op(convert, (x,), (y,), {}), [source], [target], context)
-    assert phases is not None
-    return phases
-
-
 def sum_phases(source: BufferView, target: BufferView, context: LoweringContext) -> Sequence[Phase]:
     """Return the phases that sum a view over its first dimension and convert it."""
     if source.shape[0] == 1:
         inner = source._replace(shape=source.shape[1:], strides=source.strides[1:])
         return convert_phases(inner, target, context)
-    x, y = Value(_type_of(source), "x"), Value(_type_of(target), "y")
+    x, y = Value(type_of(source), "x"), Value(type_of(target), "y")
     total = Value(TensorType(target.shape, source.dtype), "total")
     ops = [Op(sum_, (x,), (total,), {"dims": (0,)})]
     if target.dtype != source.dtype:
@@ -388,10 +351,6 @@ def sum_phases(source: BufferView, target: BufferView, context: LoweringContext)
     phases = lower_loop_nest(Op(fused, (x,), (y,), {}, (block,)), [source], [target], context)
     assert phases is not None
     return phases
-
-
-def _type_of(view: BufferView) -> TensorType:
-    return TensorType(view.shape, view.dtype)
 
 
 def _round_up(number: int, multiple: int) -> int:

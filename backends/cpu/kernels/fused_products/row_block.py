@@ -71,7 +71,7 @@ class RowBlock:
 
     def row_sum_bytes(self, number: int) -> LLVMValue:
         """Return the bytes of a row sum of a task."""
-        return self.columns * self.words[f"sum{number}.column"]
+        return self.words["padded_columns"] * self.words[f"sum{number}.column"]
 
     def score_address(self, slot: int, column: LLVMValue) -> LLVMValue:
         """Return the address of the scores of a column."""

@@ -16,12 +16,15 @@ from shardir.backends.cpu.codegen.llvm_text import (
     StackVariable,
 )
 from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.codegen.tile_instructions import configure_tiles, release_tiles
 from shardir.backends.cpu.kernels.elementwise import accumulators
 from shardir.backends.cpu.kernels.elementwise.math_inlining import MAX_INLINED_FUNCTIONS
 from shardir.backends.cpu.kernels.elementwise.phase_record import (
     KERNEL_ATTRIBUTES,
     KERNEL_PARAMS,
 )
+from shardir.backends.cpu.kernels.fused_products.amx_product import BLOCK_EXTENT, AmxProduct
+from shardir.backends.cpu.kernels.fused_products.matrix_copies import PAIR
 from shardir.backends.cpu.kernels.fused_products.row_block import MatrixPlace, RowBlock
 from shardir.backends.cpu.kernels.fused_products.row_block_record import RowBlockShape
 from shardir.backends.cpu.kernels.fused_products.score_passes import (
@@ -35,8 +38,6 @@ from shardir.backends.cpu.kernels.fused_products.tile_product import TileProduct
 from shardir.backends.cpu.kernels.fused_products.visible_columns import VisibleColumns
 from shardir.backends.cpu.kernels.math import library, registers
 
-PAIR = "u32"
-"""The type of elements as which pairs of bf16 are copied."""
 COLUMNS_PER_CHUNK = 64
 """Columns that are computed while their scores are in the first-level cache."""
 
@@ -61,17 +62,27 @@ class _RowBlockEmitter:
         self.block = RowBlock(shape, f)
         self.values = ScoreValues(self.block)
         self.products = {
-            is_paired: TileProduct(
-                f.module,
-                shape.dtype,
-                shape.rows_per_tile,
-                shape.lanes,
-                BF16_PAIRS if is_paired else None,
-            )
+            is_paired: self.add_product(is_paired)
             for is_paired in sorted({*shape.paired_products, *shape.paired_sums})
         }
 
+    def add_product(self, is_paired: bool) -> TileProduct | AmxProduct:
+        """Add the function of products of elements or of pairs to the module."""
+        shape, module = self.shape, self.f.module
+        if is_paired and shape.has_tiles:
+            return AmxProduct(module)
+        pairs = BF16_PAIRS if is_paired else None
+        return TileProduct(module, shape.dtype, shape.rows_per_tile, shape.lanes, pairs)
+
     def emit(self) -> None:
+        f = self.f
+        if self.shape.has_tiles:
+            configure_tiles(f)
+        self.emit_task()
+        if self.shape.has_tiles:
+            release_tiles(f)
+
+    def emit_task(self) -> None:
         f, shape, block = self.f, self.shape, self.block
         parts, blocks = block.words["parts"], block.words["blocks"]
         outer = block.task // parts
@@ -92,6 +103,8 @@ class _RowBlockEmitter:
         for number, is_column in enumerate(self.shape.column_sums):
             if not is_column:
                 block.clear(block.row_sum_address(number), block.row_sum_bytes(number))
+                if self.shape.paired_sums[number]:
+                    continue
                 # The product includes the padding, in which old memory may hold slow denormals.
                 padded = block.size * block.words[f"sum{number}.column"]
                 block.clear(block.scratch[f"matrix{number}"], padded)
@@ -129,6 +142,7 @@ class _RowBlockEmitter:
             name = f"matrix{i}"
             if is_column:
                 block.clear(scratch[f"sum{i}"], w[f"sum{i}.features"] * block.row_bytes)
+            if is_column or shape.paired_sums[i]:
                 continue
             dtype = shape.row_matrix_dtypes[self.steps.products + i]
             target = (scratch[name], block.feature_row_bytes(w[f"{name}.features"]), lane)
@@ -160,8 +174,11 @@ class _RowBlockEmitter:
                 low = self.signed_max(low, f.value(0, "i64") - total)
         high = self.signed_max(high, f.value(0, "i64"))
         low = self.signed_min(low, high)
-        if any(self.shape.paired_sums):  # The number of columns is even.
-            low, high = low & -2, (high + 1) & -2
+        multiple = self.shape.column_multiple
+        if multiple > 1:
+            low = low & -multiple
+        if multiple == 2:  # The number of columns is even.
+            high = (high + 1) & -2
         return low, high
 
     def signed_min(self, a: LLVMValue, b: LLVMValue) -> LLVMValue:
@@ -208,11 +225,29 @@ class _RowBlockEmitter:
             if each.steps or each.reductions:
                 with f.loop(0, self.block.size, self.shape.lanes) as lane:
                     self.values.emit_scores(each, start, width, lane)
+            self.clear_scores_after(each, start, width)
             for number, slot in each.sums:
                 if self.shape.column_sums[number]:
                     self.emit_column_sum(number, slot, start, width)
                 else:
                     self.emit_row_sum(number, slot, start, width)
+
+    def clear_scores_after(self, each: ScorePass, start: LLVMValue, width: LLVMValue) -> None:
+        """Set the scores of pairs after those of a chunk to zero, up to the end of a tile."""
+        if not self.shape.has_tiles:
+            return
+        block = self.block
+        padded = (width + (BLOCK_EXTENT - 1)) & -BLOCK_EXTENT
+        pairs, narrow = self.shape.paired_steps, self.shape.narrow_steps
+        for step, slot in each.stores:
+            if step in pairs:
+                place, first, end = block.pair_address(slot, start), (width + 1) // 2, padded // 2
+            elif step in narrow:
+                place, first, end = block.score_address(slot, start), width, padded
+            else:
+                continue
+            size = block.row_bytes
+            block.clear(self.f.offset(place, first * size), (end - first) * size)
 
     def initialize(self, step: int) -> None:
         f, found = self.f, self.steps.body.steps[step]
@@ -236,10 +271,10 @@ class _RowBlockEmitter:
         block, w, name = self.block, self.block.words, f"matrix{number}"
         is_paired = self.shape.paired_sums[number]
         scores = (block.pair_address if is_paired else block.score_address)(slot, start)
-        first, steps = (start // 2, width // 2) if is_paired else (start, width)
-        matrix = self.f.offset(block.address(name), first * w[f"{name}.column"])
+        steps = (width + 1) // 2 if is_paired else width
+        matrix = self.f.offset(block.address(name), start * w[f"{name}.column"])
         self.multiply(
-            (matrix, w[f"{name}.feature"], w[f"{name}.column"]),
+            (matrix, w[f"{name}.feature"], w[f"{name}.column"] * (2 if is_paired else 1)),
             (scores, block.row_bytes),
             (block.scratch[f"sum{number}"], block.row_bytes),
             (w[f"{name}.features"], steps),
@@ -248,15 +283,17 @@ class _RowBlockEmitter:
         )
 
     def emit_row_sum(self, number: int, slot: int, start: LLVMValue, width: LLVMValue) -> None:
-        block = self.block
+        block, name = self.block, f"matrix{number}"
         stride = block.words[f"sum{number}.column"]
         scores = block.score_address(slot, start)
+        is_paired = self.shape.paired_sums[number]
+        matrix = block.first_row_address(name) if is_paired else block.scratch[name]
         self.multiply(
             (scores, block.row_bytes, self.f.value(block.item, "i64")),
-            (block.scratch[f"matrix{number}"], stride),
+            (matrix, stride),
             (self.f.offset(block.row_sum_address(number), start * stride), stride),
-            (width, block.count),
-            self.shape.paired_sums[number],
+            (width, (block.count + 1) // 2 if is_paired else block.count),
+            is_paired,
             adds=True,
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue
+from shardir.backends.cpu.kernels.fused_products.amx_product import BLOCK_EXTENT
 from shardir.backends.cpu.kernels.fused_products.score_passes import PassPlan, ScoreSteps
 from shardir.backends.cpu.kernels.fused_products.visible_columns import VisibleColumns
 
@@ -15,7 +16,8 @@ class RowBlockShape:
     `column_sums` states of each sum whether it reduces columns. `dtype` is the type of products and
     sums. `parallel` are the batch loops that tasks are numbered along; a task computes all indices
     of the others. `paired_products` and `paired_sums` state which score products and sums multiply
-    pairs of bf16: of adjacent features, and of adjacent columns.
+    pairs of bf16: of adjacent features, columns or rows. `has_tiles` states that they use the tile
+    registers of AMX.
     """
 
     steps: ScoreSteps
@@ -32,21 +34,45 @@ class RowBlockShape:
     lanes: int
     paired_products: tuple[bool, ...]
     paired_sums: tuple[bool, ...]
+    has_tiles: bool
 
     @property
     def paired_steps(self) -> Set[int]:
-        """The steps whose scores are stored as pairs of columns."""
+        """The steps whose scores are stored as pairs of columns, for column sums of pairs."""
+        return self._steps_of_pairs(True)
+
+    @property
+    def narrow_steps(self) -> Set[int]:
+        """The steps whose scores are stored as bf16, for row sums of pairs."""
+        return self._steps_of_pairs(False)
+
+    def _steps_of_pairs(self, of_columns: bool) -> Set[int]:
+        sums = zip(self.steps.sums, self.paired_sums, self.column_sums, strict=True)
         return {
-            step
-            for step, is_paired in zip(self.steps.sums, self.paired_sums, strict=True)
-            if is_paired
+            step for step, is_paired, is_column in sums if is_paired and is_column == of_columns
         }
+
+    @property
+    def column_multiple(self) -> int:
+        """The number of columns whose multiples begin chunks: that of a tile, or of a pair."""
+        if self.has_tiles:
+            return BLOCK_EXTENT
+        return 2 if any(self.paired_sums) else 1
 
 
 def word_names(shape: RowBlockShape) -> tuple[str, ...]:
     """Return the names of the words of a record, in order."""
     loops = ("row", "column", *(f"batch{i}" for i in range(shape.batch)))
-    names = ["rows", "columns", "block", "blocks", "parts", "scratch", "scratch_bytes"]
+    names = [
+        "rows",
+        "columns",
+        "padded_columns",
+        "block",
+        "blocks",
+        "parts",
+        "scratch",
+        "scratch_bytes",
+    ]
     names += [f"extent{i}" for i in range(shape.batch)]
     for array in array_names(shape):
         names += [f"{array}.slot", f"{array}.offset", f"{array}.feature", f"{array}.features"]

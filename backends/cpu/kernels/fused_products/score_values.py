@@ -49,15 +49,18 @@ class ScoreValues:
             for step in each.reductions
         }
         has_pairs = any(step in shape.paired_steps for step, _ in each.stores)
-        with f.loop(0, width, 2 if has_pairs else 1) as offset:
+        whole = width & -2 if has_pairs else width
+        with f.loop(0, whole, 2 if has_pairs else 1) as offset:
             column = start + offset
             stored = self.emit_column(each, known, totals, offset, column, lane)
             if has_pairs:
                 later = self.emit_column(each, known, totals, offset + 1, column + 1, lane)
-            for step, slot in each.stores:
-                if step in shape.paired_steps:
-                    pair = self.block.pair_address(slot, column)
-                    self.store(_pair_bits(stored[step], later[step]), pair, lane)
+                self.store_pairs(each, stored, later, column, lane)
+        if has_pairs and shape.has_tiles:  # Otherwise, the number of columns is even.
+            with f.when(whole.is_("ne", width)):
+                column = start + whole
+                stored = self.emit_column(each, known, totals, whole, column, lane)
+                self.store_pairs(each, stored, None, column, lane)
         for step, total in totals.items():
             found, place = body.steps[step], self.block.reduced_place(step, lane)
             before = registers.load_elements(f, place, found.dtype, shape.lanes)
@@ -98,9 +101,38 @@ class ScoreValues:
             value = registers.real_vector(now.computed[step])
             if step in shape.paired_steps:
                 left[step] = value
+            elif step in shape.narrow_steps:
+                self.store_narrow(value, self.block.score_address(slot, column), lane)
             else:
                 self.store(value, self.block.score_address(slot, column), lane)
         return left
+
+    def store_pairs(
+        self,
+        each: ScorePass,
+        first: Mapping[int, LLVMValue],
+        second: Mapping[int, LLVMValue] | None,
+        column: LLVMValue,
+        lane: LLVMValue,
+    ) -> None:
+        """Store the scores of a pair of columns, of which the second may be missing."""
+        for step, slot in each.stores:
+            if step in self.shape.paired_steps:
+                other = None if second is None else second[step]
+                pair = self.block.pair_address(slot, column)
+                self.store(_pair_bits(first[step], other), pair, lane)
+
+    def store_narrow(self, value: LLVMValue, scores: LLVMValue, lane: LLVMValue) -> None:
+        """Store the scores of a vector of rows as bf16; those after the last row are zero."""
+        f, lanes = self.f, self.shape.lanes
+        type = vector_type("i64", lanes)
+        numbers = LLVMValue(f"<{', '.join(f'i64 {i}' for i in range(lanes))}>", type, f)
+        exists = numbers.is_("slt", f.splat(self.block.count - lane, lanes))
+        bits = (value.to(vector_type("i32", lanes), "bitcast") >> 16).to(
+            vector_type("i16", lanes), "trunc"
+        )
+        item = registers.itemsize("bf16")
+        f.store(f.select(exists, bits, 0), f.offset(scores, lane * item), item)
 
     def store(self, value: LLVMValue, scores: LLVMValue, lane: LLVMValue) -> None:
         """Store the scores of a vector of rows."""
@@ -183,8 +215,9 @@ class ScoreValues:
         raise AssertionError(f"index {number} is computed before")
 
 
-def _pair_bits(first: LLVMValue, second: LLVMValue) -> LLVMValue:
-    """Return pairs of bf16; the lower halves of their f32 are zero."""
+def _pair_bits(first: LLVMValue, second: LLVMValue | None) -> LLVMValue:
+    """Return pairs of bf16, of which the second may be missing; the lower halves of their f32 are
+    zero."""
     type = vector_type("i32", lane_count(first.type))
-    low, high = (value.to(type, "bitcast") for value in (first, second))
-    return (low >> 16) | high
+    low = first.to(type, "bitcast") >> 16
+    return low if second is None else low | second.to(type, "bitcast")

@@ -79,7 +79,8 @@ def test_scores_and_weights_of_attention_are_pairs() -> None:
         ({"dtype": "f16"}, False, False),
         ({"dtype": "f32"}, False, False),
         ({"machine": ZEN_3}, False, False),
-        ({"machine": SAPPHIRE_RAPIDS}, False, False),
+        ({"machine": SAPPHIRE_RAPIDS.limited_to("avx512")}, False, False),
+        ({"machine": replace(SAPPHIRE_RAPIDS, vector_bytes=32)}, False, False),
         ({"machine": replace(ZEN_5, vector_bytes=32)}, False, False),
     ],
 )
@@ -92,6 +93,17 @@ def test_sums_over_rows_have_no_pairs() -> None:
     forward, backward = paired(gradient=True)
     assert forward == PairedProducts((True,), (True,))
     assert backward == PairedProducts((True, True), (False, False, False))
+
+
+@pytest.mark.parametrize("given", [{}, {"columns": 63}, {"features": 23}, {"is_reversed": True}])
+def test_tiles_multiply_all_products_of_bf16(given: dict[str, Any]) -> None:
+    """The weights of the gradient of values are also bf16, but not the other scores."""
+    tiles: dict[str, Any] = {"machine": SAPPHIRE_RAPIDS, **given}
+    forward, backward = paired(gradient=True, **tiles)
+    assert forward == PairedProducts((True,), (True,), True)
+    assert backward == PairedProducts((True, True), (True, False, False), True)
+    assert paired("f16", **tiles) == [PairedProducts((False,), (False,))]
+    assert paired("f32", **tiles) == [PairedProducts((False,), (False,))]
 
 
 def test_scores_that_a_later_pass_reads_are_not_stored_as_pairs() -> None:
