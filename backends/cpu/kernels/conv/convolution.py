@@ -17,7 +17,11 @@ from shardir.backends.cpu.kernels.conv.channel_pairs import lower_channel_pairs
 from shardir.backends.cpu.kernels.conv.layout_transform import plan_features_last
 from shardir.backends.cpu.kernels.conv.tuning import MAX_REMAINDERS, MIN_INNERMOST_STEPS
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
-from shardir.backends.cpu.kernels.gemm.grouped_steps import has_grouped_steps
+from shardir.backends.cpu.kernels.gemm.grouped_steps import (
+    can_group_channels,
+    has_grouped_steps,
+    is_run_of_pairs,
+)
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ImagePatches,
     MatrixProduct,
@@ -222,7 +226,9 @@ def _convolution_product(
     starts = tuple(axes[d].start * scales[d] for d in checked)
     sizes = tuple(axes[d].size * scales[d] for d in checked)
     lines = merge_loops(sorted(rows, key=lambda loop: (-abs(loop.lhs), -abs(loop.out))))
-    steps_of_sum = _move_long_loop_innermost(merge_loops(inner), lines, x.itemsize)
+    steps_of_sum = merge_loops(inner)
+    if not _are_pairs_packable(steps_of_sum, x, w, out, machine):
+        steps_of_sum = _move_long_loop_innermost(steps_of_sum, lines, x.itemsize)
     # A product with one loop of each kind is a plain matrix product.
     several = len(steps_of_sum) > 1 or (features > 1 and len(lines) > 1)
     patches = ImagePatches("lhs", starts, sizes) if checked or several else None
@@ -259,6 +265,24 @@ def _find_contiguous_tap_dim(
         ):
             return d
     return -1
+
+
+def _are_pairs_packable(
+    loops: tuple[ProductLoop, ...],
+    x: BufferView,
+    w: BufferView,
+    out: BufferView,
+    machine: HostDescription,
+) -> bool:
+    """Return whether packing makes pairs of the steps of the innermost loop, which are contiguous
+    in both operands (see `pair_packing`)."""
+    return (
+        len(loops) > 1
+        and is_run_of_pairs(loops[-1])
+        and loops[-1].lhs == loops[-1].rhs == x.itemsize
+        and x.dtype == w.dtype
+        and can_group_channels(x.dtype, out.dtype, machine)
+    )
 
 
 def _move_long_loop_innermost(

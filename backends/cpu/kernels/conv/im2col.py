@@ -3,7 +3,7 @@
 A line and a step each have a position along every checked dimension; if their sum is outside the
 image, the element is zero. Most of a panel is inside: for each segment the kernel determines which
 lines are inside, and the range of steps for which all of them are, so that only the borders are
-packed element by element.
+packed element by element. `pair_packing` packs pairs of contiguous steps.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from shardir.backends.cpu.codegen.llvm_text import (
     vector_type,
 )
 from shardir.backends.cpu.codegen.memory_hints import prefetch
+from shardir.backends.cpu.kernels.conv.pair_packing import PACK_PAIRS_FUNCTION, emit_pack_pairs
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, load_widened, widen
 from shardir.backends.cpu.kernels.gemm.microkernel import lane_mask, masked_load
 from shardir.backends.cpu.kernels.gemm.packing import emit_pack_separate_lines, zeros_constant
@@ -37,15 +38,20 @@ def emit_im2col(
     arith: Arithmetic,
     checks: int,
     table_bytes: int,
+    has_pairs: bool = False,
 ) -> None:
     """Emit `name(packed, base, offsets, count, segments, parts, steps, stride, positions, bounds)`.
 
     The function packs like `emit_pack`, with positions of lines in `checks` tables that are
     `table_bytes` bytes apart. `bounds` are (start, size) of each checked dimension, then the
-    dimension along which the innermost loop runs (-1: none) and its step.
+    dimension along which the innermost loop runs (-1: none) and its step. With `has_pairs`, steps
+    are contiguous, segments have an even number of them, and panels consist of pairs of steps.
     """
     item = NUMPY_DTYPES[dtype].itemsize
-    emit_pack_separate_lines(module, dtype, arith)
+    if has_pairs:
+        emit_pack_pairs(module, lines)
+    else:
+        emit_pack_separate_lines(module, dtype, arith)
     params = ["ptr noalias", "ptr readonly", "ptr noalias readonly", "i64",
               "ptr noalias readonly", "i64", "i64", "i64", "ptr noalias readonly",
               "ptr noalias readonly"]  # fmt: skip
@@ -59,7 +65,8 @@ def emit_im2col(
     with f.loop(0, count, lines) as first:
         table = f.offset(offsets, first, "i64")
         here = f.umin(count - first, lines)
-        once, twice = (find_second_run(f, table, here, pace * item) for pace in (1, 2))
+        runs = () if has_pairs else (1, 2)
+        once_or_twice = [find_second_run(f, table, here, pace * item) for pace in runs]
         where = [
             f.load(
                 f.offset(f.offset(positions, d * table_bytes), first, "i64"),
@@ -74,13 +81,17 @@ def emit_im2col(
             length = f.load(f.offset(entry, 8), "i64")
             origin = f.offset(base, f.load(entry, "i64"))
             panel = _PanelSegment(
-                f, lines, dtype, arith, tables[0], tables[1], part.get(), length, stride, here
-            )
+                f, lines, dtype, arith, tables[0], tables[1], part.get(), length, stride, here,
+                has_pairs,
+            )  # fmt: skip
             segment = _SegmentBounds(panel, lanes, origin, table, bounds, tables[2], tables[3])
             segment.find_inside(where, entry)
-            segment.pack_border(f.value(0, "i64"), segment.begin.get(), nothing)
-            segment.pack_inside(once, twice, nothing)
-            segment.pack_border(segment.end.get(), length, nothing)
+            if has_pairs:
+                segment.pack_pairs(nothing)
+            else:
+                segment.pack_border(f.value(0, "i64"), segment.begin.get(), nothing)
+                segment.pack_inside(*once_or_twice, nothing)
+                segment.pack_border(segment.end.get(), length, nothing)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), steps * row))
     f.ret()
@@ -102,6 +113,7 @@ class _PanelSegment(NamedTuple):
     length: LLVMValue
     stride: LLVMValue
     here: LLVMValue
+    has_pairs: bool
 
     @property
     def row(self) -> int:
@@ -142,7 +154,7 @@ class _SegmentBounds:
         )
         checks = len(where)
         if not checks:
-            self.valid.set(valid)
+            self._set_valid(valid)
             return
         walked = f.load(f.offset(self.bounds, 16 * checks), "i64")
         along, size = f.variable(many, where[0]), f.variable("i64", 0)
@@ -156,11 +168,21 @@ class _SegmentBounds:
             with f.when(is_run_dim):
                 along.set(place)
                 size.set(extent)
-        self.valid.set(valid)
+        self._set_valid(valid)
         with f.when(walked.is_("sge", 0)):
             self._restrict_steps(
                 along.get(), size.get(), f.load(f.offset(self.bounds, 16 * checks + 8), "i64")
             )
+
+    def _set_valid(self, valid: LLVMValue) -> None:
+        """Set the lines that are inside, for all steps."""
+        f, lanes = self.panel.f, self.lanes
+        nothing = f.value(0, vector_type("i64", lanes))
+        self.valid.set(valid)
+        if not self.panel.has_pairs:
+            return
+        f.store(nothing, self.lows, 8)
+        f.store(f.select(valid, f.splat(self.panel.length, lanes), nothing), self.highs, 8)
 
     def _restrict_steps(self, place: LLVMValue, size: LLVMValue, pace: LLVMValue) -> None:
         """Restrict the steps to those inside along the dimension along which the segment runs."""
@@ -184,11 +206,28 @@ class _SegmentBounds:
         none = f.select(valid, highs, nothing)
         f.store(lows, self.lows, 8)
         f.store(none, self.highs, 8)
+        if self.panel.has_pairs:
+            return
         begin = _reduce_vector(f, "smax", f.select(valid, lows, nothing))
         end = _reduce_vector(f, "smin", f.select(valid, highs, last))
         empty = begin.is_("sgt", end)
         self.begin.set(f.select(empty, length, begin))
         self.end.set(f.select(empty, length, end))
+
+    def pack_pairs(self, zeros: LLVMValue) -> None:
+        """Pack all steps as pairs."""
+        panel = self.panel
+        self._set_starts(zeros)
+        args = [panel.packed, panel.starts, self.lows, self.highs, panel.length]
+        panel.f.call(PACK_PAIRS_FUNCTION, args)
+
+    def _set_starts(self, zeros: LLVMValue) -> None:
+        """Set the addresses of lines; that of zeros for lines that are outside."""
+        f, lanes = self.panel.f, self.lanes
+        offsets = f.load(self.table, vector_type("i64", lanes), 8)
+        origin = f.splat(self.origin.to("i64", "ptrtoint"), lanes)
+        nothing = f.splat(zeros.to("i64", "ptrtoint"), lanes)
+        f.store(f.select(self.valid.get(), origin + offsets, nothing), self.panel.starts, 8)
 
     def pack_border(self, first: LLVMValue, last: LLVMValue, zeros: LLVMValue) -> None:
         """Pack steps at which only some lines are inside, element by element."""
@@ -214,14 +253,9 @@ class _SegmentBounds:
         begin, end = self.begin.get(), self.end.get()
 
         def pack_separately() -> None:
-            many = vector_type("i64", self.lanes)
-            offsets = f.load(self.table, many, 8)
-            origin = f.splat(self.origin.to("i64", "ptrtoint"), self.lanes)
-            nothing = f.splat(zeros.to("i64", "ptrtoint"), self.lanes)
-            valid = self.valid.get()
-            f.store(f.select(valid, origin + offsets, nothing), panel.starts, 8)
+            self._set_starts(zeros)
             pace = f.splat(panel.stride, self.lanes)
-            f.store(f.select(valid, pace, f.value(0, many)), panel.paces, 8)
+            f.store(f.select(self.valid.get(), pace, f.value(0, pace.type)), panel.paces, 8)
             lines = f.value(panel.lines, "i64")
             tables, zero = [panel.packed, panel.starts, panel.paces], f.value(0, "i64")
             f.call(f"pack_separate_{panel.dtype}", [*tables, panel.stride, lines, begin, end, zero])

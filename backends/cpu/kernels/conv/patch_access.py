@@ -9,6 +9,7 @@ class PatchAccess(NamedTuple):
     `is_in_place`: the left operand is read in place rather than packed (`implicit_gemm_lhs`); K
     steps then run along the dimension `run_dim` (-1: none). `position_pitch`: the distance in
     elements of adjacent output positions in an image of the NCHW layout, 0 for other layouts.
+    `has_pairs`: packing loads pairs of K steps, which are contiguous (`pair_packing`).
     """
 
     side: str = ""
@@ -16,6 +17,7 @@ class PatchAccess(NamedTuple):
     is_in_place: bool = False
     run_dim: int = -1
     position_pitch: int = 0
+    has_pairs: bool = False
 
     @property
     def name(self) -> str:
@@ -24,7 +26,8 @@ class PatchAccess(NamedTuple):
             return ""
         if self.position_pitch:
             return f"_planes{self.position_pitch}"
-        return f"_{self.side}{self.dims}" + f"_straight{self.run_dim + 1}" * self.is_in_place
+        more = f"_straight{self.run_dim + 1}" * self.is_in_place + "_pairs" * self.has_pairs
+        return f"_{self.side}{self.dims}{more}"
 
     def is_patches(self, side: str) -> bool:
         """Return whether an operand is read as patches rather than packed as lines."""

@@ -52,6 +52,15 @@ class Arithmetic(NamedTuple):
             return Arithmetic("i16", "i16", 1, 2)
         return arithmetic_of("i64") if self.has_matrix_sums else self
 
+    def packing_of(self, dtype: str) -> "Arithmetic":
+        """The arithmetic of packing an operand of this element type."""
+        return self._replace(packs_groups=False) if self.has_packed_groups(dtype) else self.packing
+
+    def has_packed_groups(self, dtype: str) -> bool:
+        """Return whether packing copies groups of an operand of this element type, while it makes
+        those of the other operand."""
+        return self.packs_groups and NUMPY_DTYPES[dtype].itemsize == self.size
+
     @property
     def has_tiles(self) -> bool:
         """True if tile registers multiply the groups (see `tile_instructions`)."""

@@ -38,6 +38,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MIN_GROUPED_LINES,
     MIN_PACKED_GROUP_LINES,
+    MIN_PAIRED_STEPS,
     MIN_TILE_GROUPS,
     MIN_TILE_LINES,
 )
@@ -164,6 +165,27 @@ def can_pack_groups(work: MatrixProduct) -> bool:
     )
 
 
+def has_contiguous_pairs(work: MatrixProduct) -> bool:
+    """Return whether packing makes pairs of steps of patches, and loads them as pairs: those of
+    each run are contiguous and of an even number."""
+    if not (work.packs_groups and work.patches and work.inner):
+        return False
+    run, image = work.inner[-1], _operand(work, work.patches.side)
+    moves = run.position_strides
+    return (
+        image.strides[-1] == image.view.itemsize
+        and set(moves) <= {0, 1}
+        and sum(moves) <= 1
+        and is_run_of_pairs(run)
+    )
+
+
+def is_run_of_pairs(loop: ProductLoop) -> bool:
+    """Return whether a loop over contiguous K steps consists of pairs, and is long enough to load
+    them as vectors."""
+    return loop.extent % 2 == 0 and loop.extent >= MIN_PAIRED_STEPS
+
+
 def pack_groups(work: MatrixProduct, context: LoweringContext) -> tuple[list[Phase], MatrixProduct]:
     """Return the product whose packed operands have groups, and the phases that copy operands.
 
@@ -186,8 +208,25 @@ def pack_groups(work: MatrixProduct, context: LoweringContext) -> tuple[list[Pha
             work = work._replace(
                 lhs=copied.view, batch=batch, rows=row, columns=column, inner=inner
             )
-    lhs, rhs = (view._replace(dtype="i16") for view in (work.lhs, work.rhs))
+    assert instruction is not None
+    lhs, rhs = (
+        view._replace(
+            dtype=group_dtype(instruction) if _has_plain_pairs(work, side, instruction) else "i16"
+        )
+        for side, view in (("lhs", work.lhs), ("rhs", work.rhs))
+    )
     return phases, work._replace(lhs=lhs, rhs=rhs, grouped=instruction, packs_groups=True)
+
+
+def _has_plain_pairs(work: MatrixProduct, side: str, instruction: GroupInstruction) -> bool:
+    """Return whether packing copies pairs of an operand that is not patches as they are."""
+    assert work.patches is not None
+    return (
+        side != work.patches.side
+        and not isinstance(instruction, TileInstruction)
+        and work.inner[-1].extent % instruction.steps == 0
+        and _operand(work, side).has_groups(instruction.steps)
+    )
 
 
 def _has_image_groups(

@@ -132,10 +132,16 @@ def _text(
                 packing,
                 dims,
                 8 * MAX_BLOCK_LINES,
+                checked.has_pairs,
             )
         else:
-            emit_pack_contiguous_lines(module, f"pack_contiguous_{side}", lines, dtype, packing)
-        if arith.packs_groups and not (arith.has_tiles and side == "lhs"):
+            name_of_lines = f"pack_contiguous_{side}"
+            emit_pack_contiguous_lines(module, name_of_lines, lines, dtype, arith.packing_of(dtype))
+        has_groups = (
+            checked.has_pairs if checked.is_patches(side) else arith.has_tiles and side == "lhs"
+        )
+        has_groups = has_groups or arith.has_packed_groups(dtype)
+        if arith.packs_groups and not has_groups:
             emit_interleave_steps(module, f"interleave_{side}", lines)
     for dims in sorted({checked.checked_dims_of("lhs"), checked.checked_dims_of("rhs")}):
         emit_segments(module, dims)
@@ -147,7 +153,9 @@ def _text(
         and not arith.interleaves(dtype)
     }
     for dtype in sorted(packed_by_lines):
-        emit_pack(module, dtype, packing, max(tile.height, tile.columns), sizes.steps)
+        emit_pack(
+            module, dtype, arith.packing_of(dtype), max(tile.height, tile.columns), sizes.steps
+        )
     emit_unstage(module, out, arith)
     if arith.has_tiles:
         emit_fill_steps(module, tile.columns, packing)

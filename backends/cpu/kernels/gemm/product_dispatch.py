@@ -31,6 +31,7 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
 from shardir.backends.cpu.kernels.gemm.grouped_steps import (
     can_pack_groups,
     group_steps,
+    has_contiguous_pairs,
     has_grouped_steps,
     pack_groups,
 )
@@ -322,7 +323,11 @@ def _patch_access_of(work: MatrixProduct) -> PatchAccess:
     if not (straight or patches.starts or (patches.side == "rhs" and len(work.columns) > 1)):
         return PatchAccess()
     return PatchAccess(
-        patches.side, len(patches.starts), straight, find_run_dim(work) if straight else -1
+        patches.side,
+        len(patches.starts),
+        straight,
+        find_run_dim(work) if straight else -1,
+        has_pairs=has_contiguous_pairs(work),
     )
 
 

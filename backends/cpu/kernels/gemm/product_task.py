@@ -86,6 +86,8 @@ class ProductTask:
             column = self.block.first_column + skipped
             f.call(LAYOUT_FUNCTION, [to, base, words, table, first, steps, column, lines])
             return f.value(0, "i64")
+        if self.arith.has_packed_groups(self.dtypes[side]):
+            first, steps = first // 2, steps // 2
         name, segments = f"inner_{side}", self.places[f"{side}_segments"]
         args = [self.words, self.record.list_header(name), segments, first, steps]
         parts = f.call(f"segments_{dims}", args, "i64")
@@ -133,7 +135,10 @@ class ProductTask:
             steps = self.panel_steps(steps)
         tile = self.sizes.tile
         high = tile.height if side == "lhs" else tile.columns
-        if self.arith.packs_groups:
+        has_groups = self.arith.has_packed_groups(self.dtypes[side]) or (
+            self.checked.is_patches(side) and self.checked.has_pairs
+        )
+        if self.arith.packs_groups and not has_groups:
             panels = (lines + (high - 1)) // high
             self.f.call(f"interleave_{side}", [to, panels * steps])
 
@@ -151,6 +156,8 @@ class ProductTask:
         start = f.load(f.offset(self.places[LINE_TABLES[side]], line, "i64"), "i64")
         first = f.load(self.places[f"{side}_segments"], "i64")
         step = self.stride(f"inner_{side}")
+        if self.arith.has_packed_groups(self.dtypes[side]):
+            step_count = step_count // 2
         at = f.offset(f.offset(base, start), first + step_count * step)
         stream.follow_operand(
             at, step, self.stride(LINE_TABLES[side]), item, self.arith.operand_bytes

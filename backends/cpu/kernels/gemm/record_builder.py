@@ -39,7 +39,7 @@ def describe_product(
         "rows_lhs": _strides(work.rows, 1), "rows_out": _strides(work.rows, 3),
         "rows_staged": _strides(work.rows, 3),
         "columns_rhs": _strides(work.columns, 2), "columns_out": _strides(work.columns, 3),
-        "inner_lhs": _strides(work.inner, 1), "inner_rhs": _strides(work.inner, 2),
+        "inner_lhs": _steps(work, 1), "inner_rhs": _steps(work, 2),
         "positions_0": (), "positions_1": (), "positions_2": (), "bounds": (),
         "image_layout": (),
     }  # fmt: skip
@@ -109,6 +109,15 @@ def count_tasks(fields: dict[str, int]) -> int:
 def _strides(loops: Sequence[ProductLoop], which: int) -> list[tuple[int, int]]:
     """Return pairs of extent and stride, innermost first; at least one pair."""
     return [(loop.extent, _stride(loop, which)) for loop in reversed(loops)] or [(1, 0)]
+
+
+def _steps(work: MatrixProduct, which: int) -> list[tuple[int, int]]:
+    """Return the strides of the K steps of an operand, or of its pairs if packing copies these."""
+    steps = _strides(work.inner, which)
+    if work.arithmetic.has_packed_groups((work.lhs, work.rhs)[which - 1].dtype):
+        (extent, stride), *others = steps
+        return [(extent // 2, 2 * stride), *others]
+    return steps
 
 
 def _stride(loop: ProductLoop, which: int) -> int:
