@@ -39,12 +39,12 @@ def import_numpy(numbers: NumpyArray) -> Storage:
 
 def copy_numpy(numbers: NumpyArray, kind: NumpyDType) -> Storage:
     """Return a copy of the elements of a NumPy array, converted to an element type."""
+    _prepare_cpu_backend()
     nbytes = numbers.size * kind.itemsize
     if nbytes < MIN_POOLED_BYTES or not is_available():
         with np.errstate(all="ignore"):
             # The result of `astype` of a NumPy scalar does not own memory.
             return Storage.wrap(np.array(numbers, kind, order="C"))
-    _prepare_cpu_backend()
     block = memory.copy_to_pool(numbers, kind)
     return Storage(block.address, block, numbers.shape, kind)
 

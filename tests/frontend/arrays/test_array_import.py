@@ -10,6 +10,7 @@ import pytest
 
 import shardir as sd
 from shardir import numpy as snp
+from shardir.frontend.arrays import array_import
 from shardir.frontend.arrays.array_import import is_immutable_memory
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 
@@ -211,3 +212,14 @@ def test_a_program_does_not_write_into_shared_memory() -> None:
     more = sd.jit(lambda x: x + 1, donate_argnums=0)(array)
     assert np.asarray(more).all()
     assert not x.any()
+
+
+@pytest.mark.parametrize("shape", [(), (3,), LARGE])
+def test_the_first_array_of_any_size_prepares_the_backend(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    prepared: list[str] = []
+    array_import._prepare_cpu_backend.cache_clear()
+    monkeypatch.setattr(array_import, "prepare_backend", prepared.append)
+    sd.device_put(np.zeros(shape, np.float32))
+    assert prepared == ["cpu"]
