@@ -47,14 +47,15 @@ def build_environment(folder: Path) -> None:
             shutil.copy(path, source / name)
     pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(source)]
-    subprocess.run([*pip, *build], check=True)
+    subprocess.run([*pip, *build], check=True, env=isolated_variables())
     shutil.rmtree(source)
     (wheel,) = folder.glob("*.whl")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+    make = [sys.executable, "-m", "venv", "--without-pip", folder / "env"]
+    subprocess.run(make, check=True, env=isolated_variables())
     python = python_of(folder)
     # The commands compile the modules that they import, which are few of the installed ones.
     install = ["install", "--no-deps", "--no-index", "--no-compile", str(wheel)]
-    subprocess.run([*pip, "--python", str(python), *install], check=True)
+    subprocess.run([*pip, "--python", str(python), *install], check=True, env=isolated_variables())
     # Lines of this file extend the path; `.pth` files of these folders, such as that of an editable
     # installation of shardir, are not read.
     dependencies = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
@@ -67,7 +68,9 @@ def python_of(folder: Path) -> Path:
 
 def site_of(python: Path) -> Path:
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    found = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        [python, "-c", code], check=True, env=isolated_variables(), capture_output=True, text=True
+    )
     return Path(found.stdout.strip())
 
 
@@ -101,9 +104,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def without_python_path() -> dict[str, str]:
-    """Return the environment variables without the paths from which this process imports."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def isolated_variables() -> dict[str, str]:
+    """Return the environment variables without the settings of Python and pip.
+
+    With `PYTHONPATH`, pip finds the metadata of a package in a checkout there, and does not install
+    the wheel.
+    """
+    ignored = ("PYTHON", "PIP_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ignored)}
 
 
 def shardir(environment: Path, folder: Path, *words: str, status: int = 0) -> str:
@@ -111,7 +119,7 @@ def shardir(environment: Path, folder: Path, *words: str, status: int = 0) -> st
     done = subprocess.run(
         [python_of(environment).with_name("shardir"), *words],
         cwd=folder,
-        env=without_python_path(),
+        env=isolated_variables(),
         capture_output=True,
         text=True,
     )
@@ -124,7 +132,7 @@ def test_the_package_is_that_of_the_wheel(environment: Path, folder: Path) -> No
     done = subprocess.run(
         [python_of(environment), "-c", code],
         cwd=folder,
-        env=without_python_path(),
+        env=isolated_variables(),
         check=True,
         capture_output=True,
         text=True,
