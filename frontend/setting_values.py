@@ -1,6 +1,7 @@
 """Validators of settings: each returns the normalized value, or raises `ValueError(must be)`."""
 
 import os
+from collections.abc import Iterable
 from operator import index
 from typing import TYPE_CHECKING
 
@@ -84,9 +85,7 @@ UNEVEN_MODES = ("pad", "replicate", "error")
 
 
 def as_uneven(value: object) -> str | None:
-    if value is None or value in UNEVEN_MODES:
-        return None if value is None else str(value)
-    raise ValueError("'pad', 'replicate', 'error' or None")
+    return None if value is None else _as_name(value, UNEVEN_MODES, "None")
 
 
 FALLBACK_MODES = ("replicate", "error")
@@ -100,9 +99,7 @@ def as_gradient_dtype(value: object) -> str | None:
     if value is None:
         return None
     name = value if isinstance(value, str) else getattr(value, "__name__", str(value))
-    if name in WIDE_FLOATS:
-        return name
-    raise ValueError("'float32', 'float64' or None")
+    return _as_name(name, WIDE_FLOATS, "None")
 
 
 EXPLICIT_MODES = ("strict", "lenient")
@@ -119,9 +116,7 @@ PLATFORMS = ("cpu", "gpu", "tpu", "ipu")
 
 
 def as_platform(value: object) -> str:
-    if isinstance(value, str) and value in PLATFORMS:
-        return str(value)
-    raise ValueError("'cpu', 'gpu', 'tpu' or 'ipu'")
+    return _as_name(value, PLATFORMS)
 
 
 MATMUL_PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
@@ -130,36 +125,37 @@ MATMUL_PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", 
 
 def as_matmul_precision(value: object) -> str | None:
     names = (*MATMUL_PRECISIONS, *product_dtypes.ALGORITHMS)
-    if value is None or value in names:
-        return None if value is None else str(value)
-    raise ValueError(f"{', '.join(map(repr, names))} or None")
+    return None if value is None else _as_name(value, names, "None")
 
 
 def as_key_implementation(value: object) -> str:
-    if isinstance(value, str) and value in IMPLEMENTATIONS_BY_NAME:
-        return str(value)
-    raise ValueError("'threefry2x32', 'rbg' or 'unsafe_rbg'")
+    return _as_name(value, IMPLEMENTATIONS_BY_NAME)
 
 
 def as_legacy_key_mode(value: object) -> str:
-    if value in LEGACY_KEY_MODES:
-        return str(value)
-    raise ValueError("'allow', 'warn' or 'error'")
+    return _as_name(value, LEGACY_KEY_MODES)
 
 
 def as_fallback(value: object) -> str:
-    if value in FALLBACK_MODES:
-        return str(value)
-    raise ValueError("'replicate' or 'error'")
+    return _as_name(value, FALLBACK_MODES)
 
 
 def as_explicit(value: object) -> str:
-    if value in EXPLICIT_MODES:
-        return str(value)
-    raise ValueError("'strict' or 'lenient'")
+    return _as_name(value, EXPLICIT_MODES)
 
 
 def as_traceback(value: object) -> str:
-    if value in TRACEBACK_MODES:
+    return _as_name(value, TRACEBACK_MODES)
+
+
+def _as_name(value: object, names: Iterable[str], *others: str) -> str:
+    """Return a string that is one of the names.
+
+    Other values are not compared with them: comparisons with arrays have no truth value. `others`
+    are further values that the error lists.
+    """
+    choices = list(names)
+    if isinstance(value, str) and value in choices:
         return str(value)
-    raise ValueError("'short' or 'full'")
+    *first, last = (*map(repr, choices), *others)
+    raise ValueError(f"{', '.join(first)} or {last}")

@@ -226,6 +226,31 @@ def test_an_invalid_value_of_a_setting_is_an_error(name: str, value: object, mes
         config(**{name: value})
 
 
+NAMES: list[tuple[str, list[str | None], str]] = [
+    ("legacy_prng_key", ["allow", "error"], "'allow', 'warn' or 'error'"),
+    ("default_prng_impl", ["rbg"], "'threefry2x32', 'rbg' or 'unsafe_rbg'"),
+    ("uneven", ["pad", None], "'pad', 'replicate', 'error' or None"),
+    ("on_fallback", ["error"], "'replicate' or 'error'"),
+    ("grad_reduce_dtype", ["float64", None], "'float32', 'float64' or None"),
+    ("explicit_sharding", ["lenient"], "'strict' or 'lenient'"),
+    ("shown_platform", ["gpu", "tpu"], "'cpu', 'gpu', 'tpu' or 'ipu'"),
+    ("traceback", ["full"], "'short' or 'full'"),
+]
+
+
+@pytest.mark.parametrize(("name", "accepted", "requirement"), NAMES, ids=[n for n, *_ in NAMES])
+def test_a_setting_is_one_of_its_names(
+    name: str, accepted: list[str | None], requirement: str
+) -> None:
+    for value in accepted:
+        with config(**{name: value}):
+            assert getattr(config, name) == value
+    for wrong in ("other", 3, ["error"], np.array(["full", "error"])):
+        with pytest.raises(SettingError) as caught:
+            config(**{name: wrong})
+        assert str(caught.value) == f"the setting {name} is {wrong!r}; it must be {requirement}"
+
+
 def test_the_error_of_an_environment_variable_names_it() -> None:
     with pytest.raises(SettingError) as caught:
         read_environment({"SHARDIR_CPU_DEVICES": "many"})
