@@ -101,7 +101,7 @@ def _array_shape(value: object, depth: int) -> tuple[int, ...] | None:
     """Return the shape of an array, a number or nested lists, or `None` if it is no array."""
     if isinstance(value, (np.ndarray, np.generic)):
         return None if value.dtype.kind in "OSUMm" else value.shape
-    if isinstance(value, (str, bytes, type)) or value is None:
+    if isinstance(value, (str, bytes, type)):
         return None
     if isinstance(value, ArrayBase):
         return value.shape
@@ -168,7 +168,7 @@ _KINDS: Final[dict[Annotation, _Kind]] = {
 def _list_members(annotation: Annotation) -> list[Annotation]:
     """Return the members of a union, with one `_Kind` for those of `ArrayLike` or `DTypeLike`."""
     if isinstance(annotation, TypeVar):
-        return [annotation.__bound__ or Any]
+        return [annotation.__bound__]
     if get_origin(annotation) not in (Union, UnionType):
         return [annotation]
     members = list(get_args(annotation))
@@ -187,12 +187,9 @@ def _is_part(member: Annotation) -> bool:
     element types.
     """
     item_type = _item_type(member)
-    return getattr(member, "kind", "") == "V" or (
-        item_type is not None
-        and any(
-            each is ArrayBase or isinstance(each, (str, ForwardRef))
-            for each in (get_args(item_type) or [item_type])
-        )
+    return getattr(member, "kind", "") == "V" or any(
+        each is ArrayBase or isinstance(each, (str, ForwardRef))
+        for each in (get_args(item_type) or [item_type])
     )
 
 
@@ -206,8 +203,6 @@ def _kind_of(member: Annotation) -> _Kind | None:
 
 def _fits(member: Annotation, value: object) -> bool:
     """Return whether `value` fits a member of a union; also if that is unknown."""
-    if member in (Any, object):
-        return True
     kind = _kind_of(member)
     if kind is not None:
         return kind.accepts(value)
@@ -227,7 +222,7 @@ def _fits(member: Annotation, value: object) -> bool:
     try:
         return isinstance(value, origin or member)  # type: ignore[arg-type]
     except TypeError:
-        return True  # A protocol.
+        return True  # `Any`, a protocol, or the absent bound of a type variable.
 
 
 def _item_type(member: Annotation) -> Annotation | None:
@@ -280,10 +275,9 @@ def _describe(member: Annotation, plural: bool) -> str:
         if item_type in (Any, object):
             return name
         return f"{name} of {_join_alternatives(_list_members(item_type), plural=True)}"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "dictionaries" if plural else "a dictionary"
-    if isinstance(member, type):
-        return _describe_class(member, plural)
+    described = origin or member
+    if isinstance(described, type):
+        return _describe_class(described, plural)
     return "objects" if plural else "an object"
 
 
@@ -300,6 +294,8 @@ def _describe_tuple(parameters: tuple[Annotation, ...], plural: bool) -> str:
 
 def _describe_class(kind: type, plural: bool) -> str:
     name = kind.__name__
+    if issubclass(kind, Mapping):
+        return "dictionaries" if plural else "a dictionary"
     if issubclass(kind, Enum):
         return f"members of {name}" if plural else f"a member of {name}"
     if plural:

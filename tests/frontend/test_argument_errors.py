@@ -20,6 +20,7 @@ from shardir.errors import (
 )
 from shardir.frontend.argument_errors import (
     locate_errors,
+    raise_argument_error,
     raise_memory_error,
     with_argument_errors,
 )
@@ -399,6 +400,44 @@ def test_a_located_error_propagates_unchanged() -> None:
     with pytest.raises(ShapeError) as caught:
         locate_errors(broken)()
     assert caught.value is error
+
+
+def test_an_error_that_no_argument_causes_propagates_unchanged() -> None:
+    error = KeyError("missing")
+
+    def broken() -> None:
+        raise error
+
+    with pytest.raises(KeyError) as caught:
+        locate_errors(broken)()
+    assert caught.value is error
+    repeated = ArgumentError("the sizes differ").repeat(ValueError("sizes"))
+    raise_argument_error(scale, "scale", (3,), {}, repeated)
+
+
+def scale(x: int) -> int:
+    return x
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "text"),
+    [
+        ("a", ValueError("bad"), "argument x of scale is 'a', and must be an integer"),
+        (
+            2**70,
+            OverflowError("wide"),
+            "argument x of scale has 1180591620717411303424, which does not fit into 64 bits",
+        ),
+        (2**70, TypeError("bad"), "scale does not accept (1180591620717411303424): bad"),
+    ],
+)
+def test_the_cause_of_an_error_is_a_misfit_or_a_wide_integer(
+    value: Any, error: Exception, text: str
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        raise_argument_error(scale, "scale", (value,), {}, error)
+    assert str(caught.value).partition("\n")[0] == text
+    assert caught.value.__cause__ is error
 
 
 def test_an_error_about_no_argument_keeps_its_text() -> None:

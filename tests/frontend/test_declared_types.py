@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import IO, Any, Literal, SupportsIndex, TypeVar
+from typing import IO, Any, AnyStr, Generic, Literal, SupportsIndex, TypeVar
 
 import numpy as np
 import pytest
@@ -28,13 +28,27 @@ class Level(Enum):
     LOW = "low"
 
 
+class Index:
+    def __index__(self) -> int:
+        return 3
+
+
+class Foreign:
+    def __array__(self) -> np.ndarray[Any, Any]:
+        return np.ones(2)
+
+
+class Box(Generic[AnyStr]):
+    pass
+
+
 Name = TypeVar("Name", bound=str)
 Free = TypeVar("Free")
 
 FITTING: list[tuple[Any, list[Any]]] = [
     (int, [3, True, np.int8(3), np.array(3), snp.int32(3)]),
     (SupportsIndex, [3, np.int8(3)]),
-    (float, [3, 1.5, np.float32(1.5), np.array(1.5), snp.float32(2)]),
+    (float, [3, 1.5, np.float32(1.5), np.array(1.5), snp.float32(2), Index()]),
     (complex, [1j, 2.5, np.complex64(1j), snp.complex64(1j)]),
     (bool, [True, 0, np.True_, "text", np.array([1]), snp.ones(1)]),
     (str, ["a"]),
@@ -50,6 +64,7 @@ FITTING: list[tuple[Any, list[Any]]] = [
     (object, [None]),
     (IO[bytes], [open(os.devnull, "rb")]),  # noqa: SIM115
     (Sequence[int], [(1, 2), [1], COUNTS, snp.arange(3), range(3), iter([1])]),
+    (Sequence[int], [snp.arange(3, dtype="int4")]),
     (Sequence[str], ["ab", ["a"]]),
     (Sequence[float], [X]),
     (Collection[str], [{"a"}, ["a"]]),
@@ -59,7 +74,9 @@ FITTING: list[tuple[Any, list[Any]]] = [
     (Sequence[Any], [[object()]]),
     (ArrayLike, [X, 3, 1j, [1, 2], [[1], [2]], [], snp.ones(2), np.float32(1)]),
     (ArrayLike | None, [None, X]),
+    (ArrayLike, [Foreign(), [1, Index()]]),
     (ArraySequence, [X, [1, X], snp.ones(2)]),
+    (DTypeLike, [None]),
     (DTypeLike | None, [None, np.float32, "f4", np.dtype(int), snp.float32]),
     (ShapeLike, [3, (3,), COUNTS]),
     (AxisLike, [None, 3, (0, 1)]),
@@ -75,6 +92,7 @@ MISFITS: list[tuple[Any, Any, str, str]] = [
     (float, snp.complex64(1j), "", "a real number"),
     (float, np.complex64(1j), "", "a real number"),
     (float, X, "", "a real number"),
+    (float, snp.ones(2), "", "a real number"),
     (float, np.float16, "", "a real number"),
     (complex, "1", "", "a number"),
     (bool, X, "", "True or False"),
@@ -82,6 +100,7 @@ MISFITS: list[tuple[Any, Any, str, str]] = [
     (str, b"a", "", "a string"),
     (bytes, "a", "", "bytes"),
     (type[int], 3, "", "a class"),
+    (type[int], [3], "", "a class"),
     (Callable[..., int] | None, 3, "", "a function or None"),
     (Literal["a", "b"], "c", "", "'a' or 'b'"),
     (Literal[1], True, "", "1"),
@@ -99,6 +118,7 @@ MISFITS: list[tuple[Any, Any, str, str]] = [
     (Sequence[int], X, "", "a sequence of integers"),
     (Sequence[int], COUNTS.reshape(1, 3), "", "a sequence of integers"),
     (Sequence[int], snp.ones(3), "", "a sequence of integers"),
+    (Sequence[int], np.ones(3), "", "a sequence of integers"),
     (Sequence[int], snp.ones((2, 2), int), "", "a sequence of integers"),
     (Sequence[int], [1, 2.5], ".1", "an integer"),
     (Sequence[Sequence[int]], [[1], [2, "a"]], ".1.1", "an integer"),
@@ -115,11 +135,15 @@ MISFITS: list[tuple[Any, Any, str, str]] = [
     (tuple[int, ...], 3, "", "a sequence of integers"),
     (Mapping[str, int], 3, "", "a dictionary"),
     (Sequence[Mapping[str, int]], 3, "", "a sequence of dictionaries"),
+    (dict, 3, "", "a dictionary"),
+    (Box[str], 3, "", "a Box"),
     (ArrayLike, None, "", "an array"),
     (ArrayLike, "a", "", "an array"),
     (ArrayLike, np.float16, "", "an array"),
     (ArrayLike, np.array("a"), "", "an array"),
     (ArrayLike, [[1], [2, 3]], "", "an array"),
+    (ArrayLike, [snp.ones(2), snp.ones(3)], "", "an array"),
+    (ArrayLike | Sequence[Mesh], "a", "", "an array or a sequence of Mesh objects"),
     (ArrayLike, [1, None], "", "an array"),
     (ArrayLike, STRUCT, "", "an array"),
     (ArrayLike, CYCLE, "", "an array"),

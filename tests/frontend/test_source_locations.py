@@ -28,6 +28,14 @@ def test_an_error_underlines_the_expression(tmp_path: Any) -> None:
     assert source_locations.underline(Loc("<stdin>", 3, 1)) == " --> <stdin>:3:1"
 
 
+def test_the_code_that_calls_the_command_is_internal(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = compile("main()", "/opt/bin/shardir", "exec")
+    other = compile("other()", "/opt/bin/other", "exec")
+    monkeypatch.setattr(source_locations, "command_callers", {script})
+    assert source_locations.is_internal_code(script)
+    assert not source_locations.is_internal_code(other)
+
+
 def test_paths_are_relative_to_the_working_directory(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ import shardir
 import shardir.numpy as jnp
 from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
 from shardir.frontend.dispatch import jit_function as jit_module
-from shardir.frontend.errors import ArgumentError, SettingError, ShapeError
+from shardir.frontend.errors import ArgumentError, RecursiveError, SettingError, ShapeError
 from shardir.frontend.source_locations import is_internal_code
 from shardir.sharding import PartitionSpec as P
 from tests.error_assertions import raw
@@ -268,6 +268,18 @@ def test_the_setting_has_two_values() -> None:
     with pytest.raises(SettingError) as caught:
         shardir.config(traceback="off")
     assert str(caught.value) == "the setting traceback is 'off'; it must be 'short' or 'full'"
+
+
+def test_an_endless_recursion_of_a_jitted_function_shows_the_frames_of_the_user() -> None:
+    @shardir.jit
+    def endless(x: Any) -> Any:
+        return endless(x)
+
+    with pytest.raises(RecursiveError) as caught:
+        endless(X)
+    names = {step.name for step in traceback.extract_tb(caught.value.__traceback__)[1:]}
+    assert names == {"endless"}
+    assert caught.value.__notes__ == [HIDDEN_FRAMES_NOTE]
 
 
 def test_an_error_of_the_user_keeps_its_type_and_frames() -> None:
