@@ -80,15 +80,28 @@ def test_attention_with_tiles_equals_the_program_without_fusion(
 
 
 @pytest.mark.parametrize("gradient", [False, True])
-@pytest.mark.parametrize(("columns", "features"), [(64, 32), (65, 34)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "features", "options"),
+    [
+        (40, 64, 32, {}),
+        (40, 65, 34, {}),
+        (128, 128, 32, {"local_window_size": (5, 2)}),
+    ],
+)
 def test_elements_after_matrices_are_not_accessed(
-    machine: HostDescription, columns: int, features: int, gradient: bool
+    machine: HostDescription,
+    rows: int,
+    columns: int,
+    features: int,
+    options: dict[str, Any],
+    gradient: bool,
 ) -> None:
-    """Each array ends before a page that cannot be accessed; keys of one head are read in place."""
-    sizes = {**SIZES, "rows": 40, "columns": columns, "features": features}
+    """Each array ends before a page that cannot be accessed; keys of one head are read in place.
+    The columns of a window begin at a multiple of a tile, so that they end with the last one."""
+    sizes = {**SIZES, "rows": rows, "columns": columns, "features": features}
     arrays = random_attention(2, "bf16", {**sizes, "heads": 1, "groups": 1})
     guarded = [None if each is None else copy_before_guard_page(each) for each in arrays]
-    check(machine, attention_module(arrays, gradient), guarded)
+    check(machine, attention_module(arrays, gradient, **options), guarded)
 
 
 def test_results_do_not_depend_on_the_number_of_workers(machine: HostDescription) -> None:
