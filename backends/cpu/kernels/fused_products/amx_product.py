@@ -1,9 +1,9 @@
 """The product of two matrices of bf16 with the tile registers of AMX (`tile_instructions`), which
 kernels of fused products call.
 
-Rows of the left matrix have contiguous steps, and rows of the right one hold pairs of adjacent
-steps. All extents are rounded up to tiles: matrices continue with zeros along the steps, and with
-any values along rows and columns. A block of 32 by 32 sums uses all eight tiles.
+Rows of the left matrix have 32 contiguous steps each, and rows of the right one hold pairs of
+adjacent steps. All extents are rounded up to tiles: matrices continue with zeros along the steps,
+and with any values along rows and columns. A block of 32 by 32 sums uses all eight tiles.
 """
 
 from shardir.backends.cpu.codegen.llvm_text import (
@@ -33,7 +33,7 @@ class AmxProduct:
     tile registers has to be loaded."""
 
     def __init__(self, module: LLVMModule) -> None:
-        params = ["ptr", "i64", "ptr", "i64", "i64", "ptr", "i64", "i64", "i64"]
+        params = ["ptr", "i64", "i64", "ptr", "i64", "i64", "ptr", "i64", "i64", "i64"]
         self.emit(add_outlined_function(module, _NAME, params))
 
     def call(
@@ -46,12 +46,13 @@ class AmxProduct:
         steps: LLVMValue,
         adds: bool,
     ) -> None:
-        """Emit a call, as `TileProduct.call` for pairs; the steps of `left` are contiguous."""
-        given = (*left[:2], *right, steps, *result, rows, int(adds))
+        """Emit a call, as `TileProduct.call` for pairs. The stride of steps of `left` is that of
+        blocks of 16 pairs, divided by 16."""
+        given = (*left, *right, steps, *result, rows, int(adds))
         f.call(_NAME, [f.value(each, "i64") for each in given])
 
     def emit(self, f: LLVMFunction) -> None:
-        left, left_row, _, _, _, result, result_row, rows, adds = f.params
+        left, left_row, _, _, _, _, result, result_row, rows, adds = f.params
         tiles = range(BLOCK_TILES)
         sums = [[i * BLOCK_TILES + j for j in tiles] for i in tiles]
         with f.loop(0, rows, BLOCK_EXTENT) as first:
@@ -78,7 +79,7 @@ class AmxProduct:
 
     def add_products(self, f: LLVMFunction, left: LLVMValue, sums: list[list[int]]) -> None:
         """Add the products of all steps to the tiles of a block."""
-        _, left_row, right, right_row, steps, *_ = f.params
+        _, left_row, left_step, right, right_row, steps, *_ = f.params
         first = BLOCK_TILES * BLOCK_TILES
         lefts = range(first, first + BLOCK_TILES)
         rights = range(first + BLOCK_TILES, first + 2 * BLOCK_TILES)
@@ -90,5 +91,5 @@ class AmxProduct:
                 load_tile(f, each, f.offset(left_at.get(), left_row * (i * TILE_ROWS)), left_row)
                 for j, other in enumerate(rights):
                     TILE_INSTRUCTIONS["bf16"].emit(f, sums[i][j], each, other)
-            left_at.set(f.offset(left_at.get(), TILE_ROW_BYTES))
+            left_at.set(f.offset(left_at.get(), left_step * TILE_ROWS))
             right_at.set(f.offset(right_at.get(), right_row * TILE_ROWS))

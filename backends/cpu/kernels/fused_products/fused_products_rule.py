@@ -21,7 +21,6 @@ from shardir.backends.cpu.kernels.fused_products.bf16_pairs import (
     find_paired_products,
 )
 from shardir.backends.cpu.kernels.fused_products.matrix_copies import (
-    PAIR,
     MatrixCopies,
     convert_phases,
     type_of,
@@ -229,23 +228,20 @@ class _ProductsLowering:
             matrix = nest.scores_and_matrix(op)[1]
             view = self.sum_matrix(op, self.paired_products.sums[number])
             self.add_array(f"matrix{number}", view, matrix, nest.feature_loop(matrix))
-            if view.dtype == PAIR:
-                loop = "column" if nest.is_column_sum(op) else "row"
-                self.words[f"matrix{number}.{loop}"] //= 2
 
     def sum_matrix(self, op: Op, is_paired: bool) -> BufferView:
         """Return the matrix of a sum in the order in which the kernel reads it."""
         nest, copies = self.nest, self.copies
         value = nest.scores_and_matrix(op)[1]
-        view, (outer, feature) = self.view(value), self.dims_of(value)
+        view, dims = self.view(value), self.dims_of(value)
         tiles = BLOCK_EXTENT, BLOCK_EXTENT
         if not nest.is_column_sum(op):
-            return copies.pairs(view, (outer, feature), tiles) if is_paired else view
+            return copies.grouped(view, dims, 2, tiles) if is_paired else view
         if not is_paired:
-            return copies.dense(view, (outer, feature), nest.computed_dtype)
+            return copies.dense(view, dims, nest.computed_dtype)
         if self.paired_products.has_tiles:
-            return copies.dense(view, (feature, outer), view.dtype, tiles)
-        return copies.pairs(view, (outer, feature))
+            return copies.grouped(view, dims, BLOCK_EXTENT, tiles)
+        return copies.grouped(view, dims, 2, (2, 1))
 
     def dims_of(self, value: Value) -> tuple[int, int]:
         """Return the dimensions of the rows or columns, and of the features of a matrix."""

@@ -19,9 +19,6 @@ from shardir.ops.elementwise.elementwise import convert
 from shardir.ops.shape.create import constant
 from shardir.ops.shape.rearrangements import broadcast
 
-PAIR = "u32"
-"""The type of elements as which pairs of bf16 are copied."""
-
 
 @dataclass
 class MatrixCopies:
@@ -49,7 +46,8 @@ class MatrixCopies:
         key = view, dims, dtype, multiples
         if key not in self.known:
             target = self._allocate(shape, dims, dtype)
-            self._clear_if_extended(target, view.shape)
+            if shape != view.shape:
+                self.phases += zero_phases(target, self.context)
             inside = target._replace(shape=view.shape)
             self.phases += convert_phases(view, inside, self.context)
             self.known[key] = target
@@ -65,47 +63,51 @@ class MatrixCopies:
             return view
         return self.dense(view, dims, view.dtype, (1, multiple))
 
-    def pairs(
-        self, view: BufferView, dims: tuple[int, int], multiples: tuple[int, int] = (2, 1)
+    def grouped(
+        self, view: BufferView, dims: tuple[int, int], group: int, multiples: tuple[int, int]
     ) -> BufferView:
-        """Return a copy of a matrix of bf16 whose elements are pairs along the dimension `dims[0]`,
-        in the order of `dense`."""
-        key = view, dims, PAIR, multiples
+        """Return a copy of a matrix with groups of `group` elements along the dimension `dims[0]`
+        innermost, in the order of the groups, then of `dims[1]`; zeros extend both dimensions.
+
+        The stride along `dims[0]` is that of a group, divided by its elements.
+        """
+        key = view, dims, group, multiples
         if key not in self.known:
-            outer = dims[0]
-            shape = list(_extend(view.shape, dims, multiples))
-            count = view.shape[outer] // 2
-            shape[outer] //= 2
-            target = self._allocate(tuple(shape), dims, PAIR)
-            self._clear_if_extended(target, _halve(view.shape, outer))
-            places = target._replace(
-                shape=(*target.shape, 2), strides=(*target.strides, view.itemsize), dtype=view.dtype
-            )
-            self._copy_pairs(slice_dim(view, outer, 0, 2 * count), places, outer)
-            if view.shape[outer] % 2:
-                last = slice_dim(view, outer, 2 * count, 1)
-                place = slice_dim(slice_dim(places, outer, count, 1), len(shape), 0, 1)
-                place = place._replace(shape=last.shape, strides=place.strides[:-1])
-                self.phases += copy_phases(last, place, self.context)
-            self.known[key] = target
+            outer, last = dims[0], len(view.shape)
+            shape = _extend(view.shape, dims, multiples)
+            split = tuple(size // group if i == outer else size for i, size in enumerate(shape))
+            target = self._allocate((*split, group), (*dims, last), view.dtype)
+            if shape != view.shape:
+                self.phases += zero_phases(target, self.context)
+            self._copy_groups(view, target, outer)
+            strides = (*target.strides[:outer], target.strides[outer] // group,
+                       *target.strides[outer + 1 : -1])  # fmt: skip
+            self.known[key] = target._replace(shape=shape, strides=strides)
         return self.known[key]
 
-    def _copy_pairs(self, view: BufferView, places: BufferView, outer: int) -> None:
-        """Copy pairs of rows to the first elements of `places`, whose last dimension is that of the
-        values of a pair."""
-        last = len(view.shape)
-        shape, strides = list(view.shape), list(view.strides)
-        shape[outer] //= 2
-        strides[outer] *= 2
-        source = view._replace(shape=(*shape, 2), strides=(*strides, view.strides[outer]))
-        target = places._replace(shape=source.shape)
-        values = [slice_dim(source, last, i, 1) for i in range(2)]
-        self.phases += interleave_phases(values, target, last, self.context) or copy_phases(
-            source, target, self.context
+    def _copy_groups(self, view: BufferView, target: BufferView, outer: int) -> None:
+        """Copy a matrix to groups, whose elements are the last dimension of the target."""
+        group, last = target.shape[-1], len(view.shape)
+        count, rest = divmod(view.shape[outer], group)
+        whole = slice_dim(view, outer, 0, count * group)
+        shape, strides = list(whole.shape), list(whole.strides)
+        shape[outer], strides[outer] = count, group * strides[outer]
+        source = view._replace(shape=(*shape, group), strides=(*strides, view.strides[outer]))
+        places = target._replace(shape=source.shape)
+        values = [slice_dim(source, last, i, 1) for i in range(group)]
+        self.phases += interleave_phases(values, places, last, self.context) or copy_phases(
+            source, places, self.context
         )
+        if rest:
+            tail = slice_dim(view, outer, count * group, rest)
+            place = slice_dim(target, outer, count, 1)
+            strides = list(place.strides[:-1])
+            strides[outer] = place.strides[-1]
+            place = place._replace(shape=tail.shape, strides=tuple(strides))
+            self.phases += copy_phases(tail, place, self.context)
 
-    def _allocate(self, shape: tuple[int, ...], inner: tuple[int, int], dtype: str) -> BufferView:
-        """Return temporary memory for a matrix in the order of `dense`."""
+    def _allocate(self, shape: tuple[int, ...], inner: tuple[int, ...], dtype: str) -> BufferView:
+        """Return temporary memory for a matrix with some dimensions innermost, in their order."""
         order = [*(dim for dim in range(len(shape)) if dim not in inner), *inner]
         strides, step = [0] * len(order), registers.itemsize(dtype)
         for dim in reversed(order):
@@ -113,11 +115,6 @@ class MatrixCopies:
             step *= shape[dim]
         slot = self.context.temporary(max(step, 1))
         return BufferView(slot, 0, shape, tuple(strides), dtype)
-
-    def _clear_if_extended(self, target: BufferView, shape: Sequence[int]) -> None:
-        """Set the target to zero if it is larger than a shape."""
-        if target.shape != tuple(shape):
-            self.phases += zero_phases(target, self.context)
 
 
 def _extend(
@@ -128,11 +125,6 @@ def _extend(
     for dim, multiple in zip(dims, multiples, strict=True):
         made[dim] = -(-made[dim] // multiple) * multiple
     return tuple(made)
-
-
-def _halve(shape: Sequence[int], dim: int) -> tuple[int, ...]:
-    """Return a shape with half of an extent, rounded down."""
-    return tuple(size // 2 if i == dim else size for i, size in enumerate(shape))
 
 
 def convert_phases(

@@ -24,7 +24,6 @@ from shardir.backends.cpu.kernels.elementwise.phase_record import (
     KERNEL_PARAMS,
 )
 from shardir.backends.cpu.kernels.fused_products.amx_product import BLOCK_EXTENT, AmxProduct
-from shardir.backends.cpu.kernels.fused_products.matrix_copies import PAIR
 from shardir.backends.cpu.kernels.fused_products.row_block import MatrixPlace, RowBlock
 from shardir.backends.cpu.kernels.fused_products.row_block_record import RowBlockShape
 from shardir.backends.cpu.kernels.fused_products.score_passes import (
@@ -38,6 +37,8 @@ from shardir.backends.cpu.kernels.fused_products.tile_product import TileProduct
 from shardir.backends.cpu.kernels.fused_products.visible_columns import VisibleColumns
 from shardir.backends.cpu.kernels.math import library, registers
 
+PAIR = "u32"
+"""The type of elements as which pairs of bf16 are copied."""
 COLUMNS_PER_CHUNK = 64
 """Columns that are computed while their scores are in the first-level cache."""
 

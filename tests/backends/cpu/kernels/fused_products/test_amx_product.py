@@ -104,6 +104,13 @@ def test_elements_after_matrices_are_not_accessed(
     check(machine, attention_module(arrays, gradient, **options), guarded)
 
 
+@pytest.mark.parametrize("gradient", [False, True])
+def test_matrices_may_have_any_strides(machine: HostDescription, gradient: bool) -> None:
+    arrays = random_attention(7, "bf16", {**SIZES, "columns": 64, "features": 32})
+    strided = [None if each is None else np.asfortranarray(each) for each in arrays]
+    check(machine, attention_module(arrays, gradient), strided)
+
+
 def test_results_do_not_depend_on_the_number_of_workers(machine: HostDescription) -> None:
     arrays = random_attention(3, "bf16", {**SIZES, "rows": 150})
     module = fuse_products(attention_module(arrays, True, is_causal=True))
