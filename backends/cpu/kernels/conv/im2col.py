@@ -65,8 +65,9 @@ def emit_im2col(
     with f.loop(0, count, lines) as first:
         table = f.offset(offsets, first, "i64")
         here = f.umin(count - first, lines)
-        runs = () if has_pairs else (1, 2)
-        once_or_twice = [find_second_run(f, table, here, pace * item) for pace in runs]
+        once = twice = f.value(0, "i64")
+        if not has_pairs:
+            once, twice = (find_second_run(f, table, here, pace * item) for pace in (1, 2))
         where = [
             f.load(
                 f.offset(f.offset(positions, d * table_bytes), first, "i64"),
@@ -90,7 +91,7 @@ def emit_im2col(
                 segment.pack_pairs(nothing)
             else:
                 segment.pack_border(f.value(0, "i64"), segment.begin.get(), nothing)
-                segment.pack_inside(*once_or_twice, nothing)
+                segment.pack_inside(once, twice, nothing)
                 segment.pack_border(segment.end.get(), length, nothing)
             part.set(f.offset(part.get(), length * row))
         place.set(f.offset(place.get(), steps * row))
