@@ -11,6 +11,9 @@ from typing import NamedTuple
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count, vector_type
 from shardir.backends.cpu.codegen.target import HostDescription, architecture
 
+WIDEST_VECTOR_BYTES = 64
+"""The bytes of the registers of AVX-512, which has permutations of two vectors."""
+
 
 class _Conversion(NamedTuple):
     """The conversions of one narrow float, stored as an integer of its width, from and to f32."""
@@ -27,6 +30,11 @@ def widen_floats(function: LLVMFunction, stored: LLVMValue, dtype: str) -> LLVMV
 def narrow_floats(function: LLVMFunction, value: LLVMValue, dtype: str) -> LLVMValue:
     """Convert f32 to narrow floats, as integers of their width."""
     return CONVERSIONS[dtype].narrow(function, value)
+
+
+def vectors_narrowed_together(machine: HostDescription, dtype: str) -> int:
+    """Return how many vectors of f32 take the least time if they are narrowed together."""
+    return 2 if dtype == "bf16" and machine.vector_bytes == WIDEST_VECTOR_BYTES else 1
 
 
 def round_f64_to_odd_f32(function: LLVMFunction, value: LLVMValue) -> LLVMValue:
@@ -62,8 +70,13 @@ def _f32_to_bf16(function: LLVMFunction, single: LLVMValue) -> LLVMValue:
     zero."""
     count = lane_count(single.type)
     bits = single.to(vector_type("i32", count), "bitcast")
-    nearest = bits + 0x7FFF + ((bits >> 16) & 1)
+    is_odd = (bits & 0x10000).is_("ne", 0)
+    nearest = bits + function.select(is_odd, function.value(0x8000, bits.type), 0x7FFF)
     rounded = function.select(single.is_("uno", single), bits | 0x400000, nearest)
+    if count * 4 > function.machine.vector_bytes == WIDEST_VECTOR_BYTES:
+        # One instruction takes the upper halves of the elements of two vectors.
+        halves = rounded.to(vector_type("i16", 2 * count), "bitcast")
+        return function.shuffle(halves, halves, range(1, 2 * count, 2))
     return (rounded >> 16).to(vector_type("i16", count), "trunc")
 
 

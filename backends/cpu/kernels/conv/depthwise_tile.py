@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
 from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, vector_type
+from shardir.backends.cpu.codegen.narrow_floats import vectors_narrowed_together
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     arithmetic_of,
     narrow_to_storage,
@@ -168,11 +169,17 @@ class DepthwiseTile:
     def _store_lines(self, to: LLVMValue, rest: LLVMValue | None, count: LLVMValue) -> None:
         """Store the sums of the first `count` lines; of the first `rest` lanes if not all exist."""
         f, many, size = self.f, self.many, self.result_item
+        together = vectors_narrowed_together(f.machine, self.result)
+        if rest is not None or self.width % together:
+            together = 1
         for line, row in enumerate(self.sums):
             with f.when(count.is_("sgt", line)):
-                for j, each in enumerate(row):
+                for j in range(0, self.width, together):
                     at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
-                    value = narrow_to_storage(f, each.get(), self.result)
+                    sums = row[j].get()
+                    if together == 2:
+                        sums = f.shuffle(sums, row[j + 1].get(), range(2 * many))
+                    value = narrow_to_storage(f, sums, self.result)
                     if rest is None:
                         f.store(value, at, size)
                     else:
