@@ -22,7 +22,10 @@ from shardir.backends.cpu.kernels.conv.tuning import (
 )
 from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
-from shardir.backends.cpu.kernels.gemm.grouped_steps import can_group_channels
+from shardir.backends.cpu.kernels.gemm.grouped_steps import (
+    are_channels_grouped_by_packing,
+    can_group_channels,
+)
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
@@ -77,9 +80,12 @@ def plan_features_last(
         ratio = MAX_COSTLY_TRANSFORM_TIME_RATIO if has_avx512 else MAX_TRANSFORM_TIME_RATIO
     if SQUARE_TRANSPOSE_NS_PER_ELEMENT * (x.size + w.size + out.size) >= ratio * time:
         return None
+    inner = by.batch_or_inputs, by.features_or_outputs
+    if has_groups and not are_channels_grouped_by_packing(x.dtype, out.dtype, context.machine):
+        inner = inner[::-1]  # Groups of channels are contiguous in the copy.
     orders = (
         (of.batch_or_inputs, *of.spatial, of.features_or_outputs),
-        (*by.spatial, by.batch_or_inputs, by.features_or_outputs),
+        (*by.spatial, *inner),
         (to.batch_or_inputs, *to.spatial, to.features_or_outputs),
     )
     return _plan_copies((x, w, out), orders, context)

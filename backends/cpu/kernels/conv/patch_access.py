@@ -9,7 +9,9 @@ class PatchAccess(NamedTuple):
     `is_in_place`: the left operand is read in place rather than packed (`implicit_gemm_lhs`); K
     steps then run along the dimension `run_dim` (-1: none). `position_pitch`: the distance in
     elements of adjacent output positions in an image of the NCHW layout, 0 for other layouts.
-    `has_pairs`: packing loads pairs of K steps, which are contiguous (`pair_packing`).
+    `selects_rows`: a part of the K steps is multiplied by the rows that are inside of the image
+    (`row_selection`). `has_pairs`: packing loads pairs of K steps, which are contiguous
+    (`pair_packing`).
     """
 
     side: str = ""
@@ -18,6 +20,7 @@ class PatchAccess(NamedTuple):
     run_dim: int = -1
     position_pitch: int = 0
     has_pairs: bool = False
+    selects_rows: bool = False
 
     @property
     def name(self) -> str:
@@ -27,6 +30,7 @@ class PatchAccess(NamedTuple):
         if self.position_pitch:
             return f"_planes{self.position_pitch}"
         more = f"_straight{self.run_dim + 1}" * self.is_in_place + "_pairs" * self.has_pairs
+        more += "_selected" * self.selects_rows
         return f"_{self.side}{self.dims}{more}"
 
     def is_patches(self, side: str) -> bool:

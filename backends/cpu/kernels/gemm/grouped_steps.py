@@ -76,6 +76,12 @@ def can_group_channels(operand: str, result: str, machine: HostDescription) -> b
     return _channel_instruction(operand, result, machine) is not None
 
 
+def are_channels_grouped_by_packing(operand: str, result: str, machine: HostDescription) -> bool:
+    """Return whether packing makes groups of channels of a filter whose features are
+    contiguous."""
+    return isinstance(_channel_instruction(operand, result, machine), TileInstruction)
+
+
 def _channel_instruction(
     operand: str, result: str, machine: HostDescription
 ) -> GroupInstruction | None:

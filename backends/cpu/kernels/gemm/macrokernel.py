@@ -21,6 +21,7 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, nar
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
 from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
 from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
+from shardir.backends.cpu.kernels.gemm.row_selection import clear_staged_sums, select_rows
 from shardir.ir.types import NUMPY_DTYPES
 
 UNSTAGE_FUNCTION = "unstage"
@@ -55,6 +56,8 @@ class _OutputBlockEmitter:
     ) -> None:
         self.task, self.lhs, self.rhs, self.packed, self.place = task, lhs, rhs, packed, place
         f, r = task.f, task.record
+        self.rows = task.block.rows
+        """The number of rows that are multiplied in a part of the K steps."""
         self.here = r["packed_slot"].is_("eq", 0)
         self.packs = self.here | r["packing"].is_("ne", 0)
         self.held = r["packed_rows"]
@@ -69,6 +72,8 @@ class _OutputBlockEmitter:
     def emit(self) -> None:
         """Emit the loop over the parts of the K steps."""
         task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
+        if task.checked.selects_rows:
+            clear_staged_sums(task)
         size, inner = task.arith.packing.size, r["inner"]
         # A sum of no steps is zero: the first part runs even if it is empty.
         after, first = f.variable("i64", 0), f.variable("i64", 0)
@@ -78,8 +83,10 @@ class _OutputBlockEmitter:
             taken = block.first_column * task.panel_steps(steps)
             at = (now * r["panel_columns"] + taken) * size
             right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
+            if task.checked.selects_rows:
+                self.rows = select_rows(task, now, steps)
             # A block without rows still packs its columns.
-            rows = f.select(block.rows.is_("eq", 0), 1, block.rows)
+            rows = f.select(self.rows.is_("eq", 0), 1, self.rows)
             with f.loop(0, rows, self.held) as top:
                 self._rows(now, steps, right, top)
             after.set(1)
@@ -88,8 +95,8 @@ class _OutputBlockEmitter:
     def _rows(self, now: LLVMValue, steps: LLVMValue, right: LLVMValue, top: LLVMValue) -> None:
         """Emit the products of some rows, starting at `top`, with each group of columns."""
         task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
-        count = f.umin(block.rows - top, self.held)
-        packing, last = self.packs & top.is_("eq", 0), count.is_("eq", block.rows - top)
+        count = f.umin(self.rows - top, self.held)
+        packing, last = self.packs & top.is_("eq", 0), count.is_("eq", self.rows - top)
         with f.loop(0, block.columns, r["packed_columns"]) as begin:
             end = f.umin(block.columns, begin + r["packed_columns"])
             taken = begin * task.panel_steps(steps) * task.arith.packing.size
@@ -164,7 +171,7 @@ class _OutputBlockEmitter:
             # Prefetch the next rows: in the first stripe the rows below, afterwards the next block
             # of rows.
             row = f.select(begin.is_("eq", 0), top + panel + here, top + count)
-            over = row.is_("sge", block.rows)
+            over = row.is_("sge", self.rows)
             line, step_count = f.select(over, 0, row), f.select(over, steps, 0)
             task.point_prefetch(self.prefetch_streams["lhs"], "lhs", self.lhs, line, step_count)
             high = f.select(here.is_("sgt", low), min(2 * low, tile.height), low)
@@ -180,8 +187,10 @@ class _OutputBlockEmitter:
                     inside = (j - start) % tile.columns
                     at = (j - start - inside) * panel_steps * size + inside * plane
                     packed = f.offset(right, at)
-                    offsets = f.offset(task.places["rows_staged"], top + panel + row, "i64")
+                    offsets = f.offset(task.line_table("rows_staged"), top + panel + row, "i64")
                     adding = now.is_("ne", 0)
+                    if task.checked.selects_rows:
+                        adding = f.value(1, "i1")
                     result = f.offset(self.place, j * task.arith.result_bytes)
                     out = [result, offsets, here - row, rest, adding]
                     part = row * (TILE_ROW_BYTES if task.arith.has_tiles else plane)

@@ -50,6 +50,7 @@ from shardir.backends.cpu.kernels.gemm.record_builder import (
     describe_product,
     round_up,
 )
+from shardir.backends.cpu.kernels.gemm.row_selection import steps_of_selected_rows
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
     has_contiguous_columns,
     is_streamed,
@@ -261,6 +262,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     if arith.dtype != work.out.dtype and direct and _has_single_part(work, sizes):
         stored = work.out.dtype
     staged = not direct or (arith.dtype != work.out.dtype and not stored)
+    part_steps = steps_of_selected_rows(work, sizes) if staged else 0
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
     gathered = _patch_access_of(work).side == "rhs"
     copied = batch // shared * columns * inner * arith.operand_bytes
@@ -278,7 +280,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         * (TILE_RATE_RATIO if work.arithmetic.has_tiles else 1),
         not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
     )
-    return _packed_phases(work, grid, sizes, staged, stored, context, label)
+    return _packed_phases(work, grid, sizes, staged, stored, part_steps, context, label)
 
 
 def _has_single_part(work: MatrixProduct, sizes: BlockSizes) -> bool:
@@ -337,11 +339,12 @@ def _packed_phases(
     sizes: BlockSizes,
     staged: bool,
     stored: str,
+    part_steps: int,
     context: LoweringContext,
     label: str,
 ) -> list[Phase]:
     arith = work.arithmetic
-    checked = _patch_access_of(work)
+    checked = _patch_access_of(work)._replace(selects_rows=part_steps > 0)
     kernel = packed_gemm_kernel(
         work.lhs.dtype,
         work.rhs.dtype,
@@ -354,7 +357,7 @@ def _packed_phases(
     )
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
-    fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)
+    fields, lists = describe_blocked_product(work, grid, sizes, staged, checked, part_steps)
     if not grid.packed:
         return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]
     steps = round_up(inner, arith.block_steps)

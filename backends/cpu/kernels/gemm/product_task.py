@@ -39,6 +39,11 @@ class ProductTask:
         at = f.offset(f.load(self.bases, "ptr"), worker * SCRATCH_BYTES_PER_WORKER)
         table = 8 * MAX_BLOCK_LINES
         segments = (SEGMENT_ENTRY_BYTES + 8 * checked.dims) * sizes.steps
+        selected_tables = [
+            ("selected_rows_lhs", table),
+            ("selected_rows_staged", table),
+            ("selected_positions", table * checked.dims),
+        ] * checked.selects_rows
         self.places = {}
         for name, size in (
             ("rows_lhs", table),
@@ -52,6 +57,7 @@ class ProductTask:
             ("rhs", PACKED_RHS_BYTES),
             ("stage", STAGING_BYTES),
             ("positions", table * checked.dims),
+            *selected_tables,
         ):
             self.places[name] = at
             at = f.offset(at, size)
@@ -66,6 +72,12 @@ class ProductTask:
                 OFFSETS_FUNCTION, [self.words, self.record.list_header(each), table, first, count]
             )
         return self.places[name]
+
+    def line_table(self, name: str) -> LLVMValue:
+        """Return a table of the rows that are multiplied in a part of the K steps, or of all
+        columns."""
+        selected = f"selected_{name}"
+        return self.places[selected if selected in self.places else name]
 
     def pack(
         self,
@@ -91,7 +103,7 @@ class ProductTask:
         name, segments = f"inner_{side}", self.places[f"{side}_segments"]
         args = [self.words, self.record.list_header(name), segments, first, steps]
         parts = f.call(f"segments_{dims}", args, "i64")
-        table = f.offset(self.places[LINE_TABLES[side]], skipped, "i64")
+        table = f.offset(self.line_table(LINE_TABLES[side]), skipped, "i64")
         args = [to, base, table, lines, segments, parts]
         if self.arith.has_tiles and side == "lhs":
             positions = f.offset(self.places["positions"], skipped, "i64")
@@ -106,7 +118,7 @@ class ProductTask:
         if not straight:
             args += [self.panel_steps(steps), self.stride(name)]
         if self.checked.is_patches(side):
-            args.append(f.offset(self.places["positions"], skipped, "i64"))
+            args.append(f.offset(self.line_table("positions"), skipped, "i64"))
             args.append(self.record.loops("bounds")[0])
             f.call(f"starts_{side}" if straight else f"pack_{side}", args)
             self._finish_panels(side, to, lines, steps)
@@ -153,7 +165,7 @@ class ProductTask:
         """Point the prefetch stream at line `line` of an operand, `step_count` steps after the
         steps that were packed last."""
         f, item = self.f, NUMPY_DTYPES[self.dtypes[side]].itemsize
-        start = f.load(f.offset(self.places[LINE_TABLES[side]], line, "i64"), "i64")
+        start = f.load(f.offset(self.line_table(LINE_TABLES[side]), line, "i64"), "i64")
         first = f.load(self.places[f"{side}_segments"], "i64")
         step = self.stride(f"inner_{side}")
         if self.arith.has_packed_groups(self.dtypes[side]):

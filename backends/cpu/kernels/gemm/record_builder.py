@@ -49,10 +49,15 @@ def describe_product(
 
 
 def describe_blocked_product(
-    work: MatrixProduct, grid: TaskGrid, sizes: BlockSizes, staged: bool, checked: PatchAccess
+    work: MatrixProduct,
+    grid: TaskGrid,
+    sizes: BlockSizes,
+    staged: bool,
+    checked: PatchAccess,
+    steps: int = 0,
 ) -> tuple[dict[str, int], dict[str, Sequence[tuple[int, ...]]]]:
     """Return the fields and lists for the packing kernel: the K steps are split into parts, and
-    some rows and columns are packed at a time."""
+    some rows and columns are packed at a time. Parts have `steps` steps, if that is not 0."""
     _, _, columns, inner = work.sizes
     width, height = sizes.tile.columns, sizes.tile.height
     fields, lists = describe_product(work, grid)
@@ -64,7 +69,8 @@ def describe_blocked_product(
     # computed.
     packed_columns = grid.columns if checked.side else min(grid.columns, PANELS_PER_GROUP * width)
     fields |= {
-        "staged": int(staged), "steps": equal_share_size(inner, sizes.steps, PART_STEP_MULTIPLE),
+        "staged": int(staged),
+        "steps": steps or equal_share_size(inner, sizes.steps, PART_STEP_MULTIPLE),
         "packed_rows": packed_rows, "packed_columns": packed_columns,
         "panel_columns": round_up(columns, width),
     }  # fmt: skip

@@ -48,6 +48,11 @@ TILE_RATE_RATIO = 4.0
 an Emerald Rapids, 512³ of bf16 takes 0.31 ms, and 3.2 ms with AVX512-BF16, which takes twice as
 long as f32 there."""
 
+# row_selection.py
+MIN_OUTSIDE_FRACTION, PART_OVERHEAD_STEPS = 0.04, 4.0
+"""Minimum fraction of elements of patches outside of the image for which rows are selected, and the
+K steps that take as long as adding the sums of a part to staged ones."""
+
 # grouped_steps.py
 MIN_GROUPED_LINES = 32
 """Minimum rows, and minimum columns, of a product of groups, which amortize copies of the

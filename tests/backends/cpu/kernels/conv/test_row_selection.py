@@ -1,0 +1,139 @@
+"""Convolutions whose parts multiply only the rows that are inside of the image."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardir.backends.cpu.codegen.target import HostDescription
+from shardir.backends.cpu.kernels.rules import RULES
+from shardir.ir.module import Op
+from shardir.ir.types import NUMPY_DTYPES, TensorType
+from shardir.ops import convolution
+from tests.backends.cpu.guard_pages import Array, copy_after_guard_page, copy_before_guard_page
+from tests.backends.cpu.kernels.conv.test_convolution import assert_convolution, attributes
+from tests.backends.cpu.kernels.gemm.test_dot import random_elements
+from tests.backends.cpu.machine_descriptions import SAPPHIRE_RAPIDS, ZEN_3, ZEN_5
+from tests.backends.cpu.phase_runner import lower_and_run, make_op, selected_kernel_names
+
+NHWC, NCHW = "b01f,01io->b01f", "bf01,oi01->bf01"
+PAD_BY_ONE = ((1, 1), (1, 1))
+
+
+def operation(
+    image: tuple[int, ...], filter: tuple[int, ...], dtype: str = "f16", dims: str = NHWC,
+    **given: Any,
+) -> Op:  # fmt: skip
+    attrs = attributes(len(image) - 2, dims, **{"padding": PAD_BY_ONE, **given})
+    return make_op(convolution, *(TensorType(shape, dtype) for shape in (image, filter)), **attrs)
+
+
+def selects_rows(op: Op, machine: HostDescription = ZEN_5) -> bool:
+    return any(
+        "_selected" in name for name in selected_kernel_names(RULES["convolution"], op, machine)
+    )
+
+
+def check(op: Op, x: Array, w: Array, out: Array) -> None:
+    """Check the result of the host, and that it does not depend on the number of workers."""
+    results = []
+    for workers in (1, 2, 7):
+        out[...] = 0
+        assert lower_and_run(RULES["convolution"], op, [x, w], [out], workers=workers)
+        assert_convolution(out, x, w, op.result.type, op.attrs)
+        results.append(out.tobytes())
+    assert len(set(results)) == 1
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize(
+    ("image", "filter", "given"),
+    [
+        ((2, 7, 7, 128), (3, 3, 128, 40), {}),
+        ((1, 5, 9, 130), (3, 3, 130, 33), {}),
+        ((3, 4, 4, 1032), (3, 3, 1032, 35), {}),
+        ((2, 6, 7, 128), (5, 5, 128, 70), {"padding": ((2, 2), (3, 1))}),
+        ((2, 9, 9, 128), (3, 3, 128, 40), {"strides": (2, 2)}),
+        ((2, 7, 7, 128), (3, 3, 128, 40), {"rhs_dilation": (2, 3), "padding": ((2, 2), (3, 3))}),
+        ((1, 3, 5, 128), (3, 3, 128, 40), {"padding": ((4, 5), (0, 3))}),
+        ((2, 5, 5, 256), (3, 3, 128, 80), {"groups": 2}),
+        ((4, 1, 1, 128), (3, 3, 128, 40), {}),
+    ],
+)
+def test_selected_rows_match_the_reference(
+    image: tuple[int, ...], filter: tuple[int, ...], given: dict[str, Any], dtype: str
+) -> None:
+    """Some taps are outside for all positions of a block."""
+    op = operation(image, filter, dtype, **given)
+    assert selects_rows(op)
+    rng = np.random.default_rng(0)
+    x, w = (random_elements(rng, value.type.shape, dtype) for value in op.operands)
+    check(op, x, w, np.empty(op.result.type.shape, x.dtype))
+
+
+@pytest.mark.parametrize("dims", [NCHW, "bf01,io01->bf01"])
+def test_copies_of_images_in_nchw_layout_select_rows(dims: str) -> None:
+    """Pairs of channels are contiguous in the copy of the filter."""
+    op = operation((2, 128, 7, 7), (128, 128, 3, 3), "bf16", dims)
+    assert selects_rows(op)
+    names = selected_kernel_names(RULES["convolution"], op, ZEN_5)
+    assert not any("interleave" in name for name in names)
+    rng = np.random.default_rng(0)
+    x, w = (random_elements(rng, value.type.shape, "bf16") for value in op.operands)
+    check(op, x, w, np.empty(op.result.type.shape, x.dtype))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"image": (2, 56, 56, 128)},
+        {"image": (2, 7, 7, 32), "filter": (3, 3, 32, 40)},
+        {"padding": ((0, 0), (0, 0))},
+        {"image": (50, 7, 7, 128)},
+        {"image": (2, 7, 7, 1031), "filter": (3, 3, 1031, 40)},
+        {"dtype": "bf16", "machine": SAPPHIRE_RAPIDS},
+        {"dtype": "f32", "machine": ZEN_3},
+    ],
+)
+def test_other_convolutions_multiply_all_rows(given: dict[str, Any]) -> None:
+    """Few elements are outside, parts are short or of different lengths, rows are many, or tiles
+    are those of AMX or read patches in place."""
+    given = {"image": (2, 7, 7, 128), "filter": (3, 3, 128, 40), **given}
+    machine = given.pop("machine", ZEN_5)
+    assert not selects_rows(operation(**given), machine)
+
+
+def test_elements_around_an_image_are_not_read() -> None:
+    """NaN surrounds the array in memory, so a read outside of the image would make a result NaN."""
+    rng = np.random.default_rng(0)
+    surrounded = np.full((2, 11, 11, 128), np.nan, NUMPY_DTYPES["bf16"])
+    x = surrounded[:, 2:9, 2:9]
+    x[...] = random_elements(rng, x.shape, "bf16")
+    op = operation(x.shape, (3, 3, 128, 40), "bf16")
+    assert selects_rows(op)
+    w = random_elements(rng, (3, 3, 128, 40), "bf16")
+    out = np.empty(op.result.type.shape, x.dtype)
+    check(op, x, w, out)
+    assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("copy", [copy_after_guard_page, copy_before_guard_page])
+def test_elements_before_and_after_operands_are_not_accessed(
+    copy: Callable[[Array], Array],
+) -> None:
+    rng = np.random.default_rng(0)
+    op = operation((2, 5, 7, 130), (3, 3, 130, 37), "bf16")
+    assert selects_rows(op)
+    x, w = (copy(random_elements(rng, value.type.shape, "bf16")) for value in op.operands)
+    check(op, x, w, copy(np.zeros(op.result.type.shape, x.dtype)))
+
+
+def test_a_result_of_taps_that_are_all_outside_is_zero() -> None:
+    op = operation((1, 2, 2, 128), (3, 3, 128, 40), padding=((9, 9), (9, 9)))
+    assert selects_rows(op)
+    x, w = (np.ones(value.type.shape, value.type.numpy) for value in op.operands)
+    out = np.full(op.result.type.shape, np.nan, x.dtype)
+    check(op, x, w, out)
+    assert (out[:, :7] == 0).all()
