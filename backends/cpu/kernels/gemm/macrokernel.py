@@ -21,7 +21,7 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, nar
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
 from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
 from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
-from shardir.backends.cpu.kernels.gemm.row_selection import clear_staged_sums, select_rows
+from shardir.backends.cpu.kernels.gemm.row_selection import clear_sums, select_rows
 from shardir.ir.types import NUMPY_DTYPES
 
 UNSTAGE_FUNCTION = "unstage"
@@ -73,7 +73,7 @@ class _OutputBlockEmitter:
         """Emit the loop over the parts of the K steps."""
         task, f, r, block = self.task, self.task.f, self.task.record, self.task.block
         if task.checked.selects_rows:
-            clear_staged_sums(task)
+            clear_sums(task, self.place)
         size, inner = task.arith.packing.size, r["inner"]
         # A sum of no steps is zero: the first part runs even if it is empty.
         after, first = f.variable("i64", 0), f.variable("i64", 0)

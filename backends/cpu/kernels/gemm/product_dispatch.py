@@ -262,7 +262,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     if arith.dtype != work.out.dtype and direct and _has_single_part(work, sizes):
         stored = work.out.dtype
     staged = not direct or (arith.dtype != work.out.dtype and not stored)
-    part_steps = steps_of_selected_rows(work, sizes) if staged else 0
+    part_steps = 0 if stored else steps_of_selected_rows(work, sizes)
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
     gathered = _patch_access_of(work).side == "rhs"
     copied = batch // shared * columns * inner * arith.operand_bytes
@@ -344,7 +344,9 @@ def _packed_phases(
     label: str,
 ) -> list[Phase]:
     arith = work.arithmetic
-    checked = _patch_access_of(work)._replace(selects_rows=part_steps > 0)
+    checked = _patch_access_of(work)
+    if part_steps:
+        checked = checked._replace(is_in_place=False, run_dim=-1, selects_rows=True)
     kernel = packed_gemm_kernel(
         work.lhs.dtype,
         work.rhs.dtype,

@@ -2,7 +2,7 @@
 
 At a tap of a window, some output positions read an element outside of the image, which is zero. If
 each part of the K steps belongs to one tap, only the rows that are inside are packed and multiplied
-with the columns of the part. Sums are staged, and rows are added to sums that begin as zero.
+with the columns of the part, and added to sums that begin as zero.
 """
 
 from collections.abc import Sequence
@@ -60,13 +60,19 @@ def _positions(loops: Sequence[ProductLoop], d: int) -> NumpyArray:
     return found
 
 
-def clear_staged_sums(task: ProductTask) -> None:
-    """Set the staged sums of the block to zero."""
-    f = task.f
-    type = vector_type("i8", 64)
-    nbytes = task.block.rows * task.record["block_columns"] * task.arith.size
-    with f.loop(0, nbytes, 64) as at:
-        f.store(f.value(0, type), f.offset(task.places["stage"], at), 1)
+def clear_sums(task: ProductTask, place: LLVMValue) -> None:
+    """Set the sums of the block, which begin at `place`, to zero."""
+    f, size = task.f, task.arith.size
+    many = task.sizes.tile.lanes
+    vector, element = vector_type(f"i{8 * size}", many), f"i{8 * size}"
+    columns = task.block.columns
+    whole = columns - columns % many
+    with f.loop(0, task.block.rows) as i:
+        row = f.offset(place, f.load(f.offset(task.places["rows_staged"], i, "i64"), "i64"))
+        with f.loop(0, whole, many) as column:
+            f.store(f.value(0, vector), f.offset(row, column * size), task.arith.plane_bytes)
+        with f.loop(whole, columns) as column:
+            f.store(f.value(0, element), f.offset(row, column * size), task.arith.plane_bytes)
 
 
 def select_rows(task: ProductTask, first: LLVMValue, steps: LLVMValue) -> LLVMValue:

@@ -14,7 +14,7 @@ from shardir.ops import convolution
 from tests.backends.cpu.guard_pages import Array, copy_after_guard_page, copy_before_guard_page
 from tests.backends.cpu.kernels.conv.test_convolution import assert_convolution, attributes
 from tests.backends.cpu.kernels.gemm.test_dot import random_elements
-from tests.backends.cpu.machine_descriptions import SAPPHIRE_RAPIDS, ZEN_3, ZEN_5
+from tests.backends.cpu.machine_descriptions import SAPPHIRE_RAPIDS, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, selected_kernel_names
 
 NHWC, NCHW = "b01f,01io->b01f", "bf01,oi01->bf01"
@@ -47,7 +47,7 @@ def check(op: Op, x: Array, w: Array, out: Array) -> None:
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32", "f64", "c64", "i32"])
 @pytest.mark.parametrize(
     ("image", "filter", "given"),
     [
@@ -94,12 +94,12 @@ def test_copies_of_images_in_nchw_layout_select_rows(dims: str) -> None:
         {"image": (50, 7, 7, 128)},
         {"image": (2, 7, 7, 1031), "filter": (3, 3, 1031, 40)},
         {"dtype": "bf16", "machine": SAPPHIRE_RAPIDS},
-        {"dtype": "f32", "machine": ZEN_3},
+        {"image": (2, 7, 7, 128), "filter": (2, 2, 128, 40), "dtype": "f16"},
     ],
 )
 def test_other_convolutions_multiply_all_rows(given: dict[str, Any]) -> None:
-    """Few elements are outside, parts are short or of different lengths, rows are many, or tiles
-    are those of AMX or read patches in place."""
+    """Few elements are outside, parts are short or of different lengths, rows are many, tiles are
+    those of AMX, or sums of one part are stored as f16."""
     given = {"image": (2, 7, 7, 128), "filter": (3, 3, 128, 40), **given}
     machine = given.pop("machine", ZEN_5)
     assert not selects_rows(operation(**given), machine)
@@ -120,13 +120,14 @@ def test_elements_around_an_image_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("copy", [copy_after_guard_page, copy_before_guard_page])
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "f64"])
 def test_elements_before_and_after_operands_are_not_accessed(
-    copy: Callable[[Array], Array],
+    copy: Callable[[Array], Array], dtype: str
 ) -> None:
     rng = np.random.default_rng(0)
-    op = operation((2, 5, 7, 130), (3, 3, 130, 37), "bf16")
+    op = operation((2, 5, 7, 130), (3, 3, 130, 37), dtype)
     assert selects_rows(op)
-    x, w = (copy(random_elements(rng, value.type.shape, "bf16")) for value in op.operands)
+    x, w = (copy(random_elements(rng, value.type.shape, dtype)) for value in op.operands)
     check(op, x, w, copy(np.zeros(op.result.type.shape, x.dtype)))
 
 
