@@ -52,7 +52,7 @@ def _normal_cdf_and_correction(x: Tracer) -> tuple[Tracer, Tracer]:
     derivative = selection.where(
         product < 0, right + math_functions.sqrt(right * right + 4 / pi), 0.0
     )
-    # erfc of f32 has an error of up to 1.9 ulp, that of f64 is rounded once.
+    # erfc of f32 has an error of up to 1.65 ulp, that of f64 is rounded once.
     tail = compute_in_double(partial(apply_elementwise, "erfc"))(-product)
     return 0.5 * tail, rest * derivative
 

@@ -58,9 +58,9 @@ NOT_INLINED_IN_DOUBLE = ("sin", "cos", "tan")
 """Functions that are not inlined in f64: their reduction of large arguments is long."""
 
 FUNCTIONS_WITH_TABLES = frozenset(
-    {*hyperbolic_tangent.FUNCTIONS, *logarithm.FUNCTIONS, "erf", "erfc", "pow"}
+    {*hyperbolic_tangent.FUNCTIONS, *logarithm.FUNCTIONS, "erf", "pow"}
 )
-"""Functions that look up f32 numbers in tables, with AVX-512."""
+"""Functions that mostly look up f32 numbers in tables, with AVX-512."""
 
 _function_addresses: dict[tuple[HostDescription, str], int] = {}
 _compile_lock = RLock()
@@ -71,8 +71,8 @@ def inlined_vector_count(ops: Iterable[str], dtype: str, machine: HostDescriptio
 
     More vectors hide the latency of dependent steps, and use a loaded table for several vectors,
     but LLVM arranges the instructions of fewer vectors better. On a Zen 4 (AVX-512), four vectors
-    instead of two reduce the time of tanh, erf, erfc and log1p by 4 to 7 % (log takes 2 % longer),
-    and two instead of four that of exponentials, sines and logistic by 2 to 11 % (atan takes 3 %
+    instead of two reduce the time of tanh, erf and log1p by 4 to 7 % (log takes 2 % longer), and
+    two instead of four that of exponentials, sines, logistic and erfc by 2 to 11 % (atan takes 3 %
     longer).
     """
     if not has_register_tables(machine):

@@ -119,15 +119,33 @@ GETMANT_FROM_3_4, GETMANT_NAN_OF_NEGATIVE = 3, 8
 """The controls of `getmant`: m from 3/4 to 3/2, NaN for negative numbers."""
 
 
-def piecewise_polynomial(x: LLVMValue, index: LLVMValue, name: str) -> LLVMValue:
-    """Evaluate the polynomial that the four lowest bits of each lane's index select."""
+def piecewise_polynomial(
+    x: LLVMValue, index: LLVMValue, name: str, in_pairs: bool = False
+) -> LLVMValue:
+    """Evaluate the polynomial that the four lowest bits of each lane's index select, by Horner's
+    rule, or as a sum of pairs of terms (G. Estrin, 1960), whose rounding errors are larger."""
     each = [POLYNOMIALS[f"{name}_{place}.f32"] for place in range(PIECE_COUNT)]
-    total: LLVMValue | None = None
-    for degree, column in reversed(list(enumerate(zip(*each, strict=True)))):
-        coefficient = lookup(index, f"shardir_{name}_{degree}", column)
-        total = coefficient if total is None else fma(total, x, coefficient)
-    assert total is not None
+    columns = list(enumerate(zip(*each, strict=True)))
+
+    def select(degree: int, column: Sequence[float]) -> LLVMValue:
+        return lookup(index, f"shardir_{name}_{degree}", column)
+
+    if in_pairs:
+        return _add_pairs(x, [select(*entry) for entry in columns])
+    total = select(*columns.pop())
+    while columns:
+        # LLVM keeps the order of lookups and products: all lookups first would need more registers.
+        coefficient = select(*columns.pop())
+        total = fma(total, x, coefficient)
     return total
+
+
+def _add_pairs(x: LLVMValue, coefficients: Sequence[LLVMValue]) -> LLVMValue:
+    """Return c0 + c1 x + c2 x^2 + ... by pairs of terms, then by pairs of pairs."""
+    if len(coefficients) == 1:
+        return coefficients[0]
+    pairs = [fma(b, x, a) for a, b in zip(coefficients[::2], coefficients[1::2], strict=False)]
+    return _add_pairs(x * x, [*pairs, *coefficients[2 * len(pairs) :]])
 
 
 def split_with_avx512(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:

@@ -17,7 +17,7 @@ F32_BOUNDS_ULP = {
     "exp": 1.0, "exp2": 1.0, "expm1": 1.5, "log": 1.0, "log2": 1.7, "log1p": 1.45, "sin": 1.6,
     "cos": 1.6, "tan": 3.05, "asin": 1.15, "acos": 1.2, "atan": 1.25, "sinh": 1.45,
     "cosh": 2.15, "tanh": 2.0, "asinh": 1.85, "acosh": 1.8, "atanh": 1.2, "logistic": 1.4,
-    "cbrt": 0.95, "sqrt": 0.5, "rsqrt": 1.5, "erf": 1.15, "erfc": 1.9, "erf_inv": 0.51,
+    "cbrt": 0.95, "sqrt": 0.5, "rsqrt": 1.5, "erf": 1.15, "erfc": 1.65, "erf_inv": 0.51,
     "lgamma": 0.51, "digamma": 0.51, "pow": 1.2, "atan2": 1.6, "rem": 0.0,
 }  # fmt: skip
 """The largest errors of f32, in ulp."""

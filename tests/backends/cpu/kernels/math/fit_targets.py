@@ -14,7 +14,7 @@ from shardir.backends.cpu.kernels.math.error_function import (
     ERF_PIECE_SCALE,
     ERF_SATURATION_SINGLE,
     ERFC_PIECE_BASES,
-    ERFC_PIECE_SCALE,
+    ERFC_PIECE_OFFSET,
     ERFC_UNDERFLOW_SINGLE,
 )
 from shardir.backends.cpu.kernels.math.exponential import EXP_TABLE_ENTRIES
@@ -143,6 +143,9 @@ def _targets() -> dict[str, Target]:
     # exp(r) = 1 + r + r^2 P(r); for expm1 too, so relative to r.
     add("exp", _avoid_zero(lambda r: (mp.exp(r) - 1 - r) / r**2), (-HALF_LN2, HALF_LN2), abs,
         f32=27, short=36, f64=57, from_f64=8)  # fmt: skip
+    # The same, relative to the product with e^r.
+    add("exp_factor", _avoid_zero(lambda r: (mp.exp(r) - 1 - r) / r**2), (-HALF_LN2, HALF_LN2),
+        lambda r: r**2 / mp.exp(r), f32=27)  # fmt: skip
     add("exp_right", _avoid_zero(lambda r: (mp.exp(r) - 1 - r) / r**2), (-0.0067, 0.6868),
         _avoid_zero(lambda r: r**2 / mp.expm1(r)), f64=57, from_f64=8)  # fmt: skip
     add(
@@ -254,11 +257,15 @@ def _targets() -> dict[str, Target]:
         _, weight = _difference_quotient(mp.erf, base)
         add(f"erf_{place}", apart, lie, weight, f32=28, from_f32=5)
     # exp(x^2) erfc(x) = W + d P(d) with d = x - base, for x with the same leading bits of
-    # 1 + x / ERFC_PIECE_SCALE.
+    # x + ERFC_PIECE_OFFSET, which is at least 3/4.
     for place, base in enumerate(map(mp.mpf, ERFC_PIECE_BASES)):
         exponent, fraction = (place // 4 + 1) % 4, place % 4
-        borders = (2**exponent * (1 + mp.mpf(fraction + i) / 4) - 1 for i in (0, 1))
-        first, end = (border * ERFC_PIECE_SCALE for border in borders)
+        if exponent == 3 and fraction >= 2:
+            exponent = -1
+        first, end = (
+            mp.mpf(2) ** exponent * (1 + mp.mpf(fraction + i) / 4) - ERFC_PIECE_OFFSET
+            for i in (0, 1)
+        )
         lie = (first - base, min(end, ERFC_UNDERFLOW_SINGLE) - base)
         apart, weight = _difference_quotient(_scaled_erfc, base)
         add(f"erfc_{place}", apart, lie, weight, f32=27, from_f32=5)
