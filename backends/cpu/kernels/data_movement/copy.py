@@ -358,6 +358,6 @@ def _tiles(
     rows, columns = ROW_BY_ROW_BLOCK if row_by_row else (512 // size * 8, 512 // size)
     grid = block_grid_of(views, found, row, column, max(rows, side), max(columns, side))
     few = "" if side == transpose_tiles.tile_side(size, machine) else f"_of_{side}"
-    order = "_row_by_row" if row_by_row else ""
-    body = partial(transpose_tiles.copy_tiles, size, side, row_by_row)
-    return CopyPlan(f"copy_tiles{size}{few}{order}", body, grid, views[1].nbytes / 10)
+    body = partial(transpose_tiles.copy_ordered_tiles, size, side)
+    order = (int(row_by_row),)
+    return CopyPlan(f"copy_tiles{size}{few}", body, grid, views[1].nbytes / 10, order)

@@ -136,7 +136,7 @@ def copy_lines(
     f.if_else(
         fits,
         lines,
-        lambda: transpose_tiles.copy_tiles(items.nbytes, side, False, f, block),
+        lambda: transpose_tiles.copy_tiles(items.nbytes, side, None, f, block),
     )
 
 

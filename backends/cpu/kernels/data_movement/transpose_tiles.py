@@ -9,7 +9,7 @@ instruction of x86 and of ARM.
 from collections.abc import Iterator
 from itertools import islice
 
-from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, lane_count
+from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, Operand, lane_count
 from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES, HostDescription
 from shardir.backends.cpu.kernels.data_movement.block_grid import GridBlock
 from shardir.backends.cpu.kernels.data_movement.copy_bodies import copy_items, item_type
@@ -70,23 +70,36 @@ def tiles_per_cache_line(nbytes: int, size: int) -> int:
     return max(1, CACHE_LINE_BYTES // (size * nbytes))
 
 
-def copy_tiles(nbytes: int, size: int, row_by_row: bool, f: LLVMFunction, block: GridBlock) -> None:
+def copy_ordered_tiles(nbytes: int, size: int, f: LLVMFunction, block: GridBlock) -> None:
+    """Copy a block with transposed tiles; its first extra word is 1 if the inner loop advances
+    along the rows of the target, otherwise 0. Both orders in one kernel compile in half the time of
+    two kernels, and take the same time per tile.
+    """
+    copy_tiles(nbytes, size, block.extra(0).is_("ne", 0), f, block)
+
+
+def copy_tiles(
+    nbytes: int, size: int, row_by_row: LLVMValue | None, f: LLVMFunction, block: GridBlock
+) -> None:
     """Copy a block with transposed tiles of `size` items on a side; the last columns overlap.
 
-    Tiles with short rows are stored side by side, so that full cache lines are written. With
-    `row_by_row`, the inner loop advances along the rows of the target, otherwise along those of the
-    source.
+    Tiles with short rows are stored side by side, so that full cache lines are written. If
+    `row_by_row` is true, the inner loop advances along the rows of the target, otherwise along
+    those of the source.
     """
     many = tiles_per_cache_line(nbytes, size)
     rows, columns = block.rows, block.columns
     source_stride, target_stride = block.column_strides[0], block.row_strides[1]
 
+    def choose(yes: Operand, no: Operand) -> Operand:
+        return no if row_by_row is None else f.select(row_by_row, f.value(yes, "i64"), no)
+
     def tiles(count: int) -> None:
         across = size * count
-        loops = (0, columns, across), (0, rows, size)
-        outer, inner = reversed(loops) if row_by_row else loops
+        outer = 0, choose(rows, columns), choose(size, across)
+        inner = 0, choose(columns, rows), choose(across, size)
         with f.loop(*outer) as a, f.loop(*inner) as b:
-            first_column, first_row = (b, a) if row_by_row else (a, b)
+            first_column, first_row = f.value(choose(b, a), "i64"), f.value(choose(a, b), "i64")
             column, row = f.umin(first_column, columns - across), f.umin(first_row, rows - size)
             source = f.offset(block.addresses[0], column * source_stride + row * nbytes)
             target = f.offset(block.addresses[1], row * target_stride + column * nbytes)
