@@ -1,8 +1,8 @@
 """Checks and conversions of arguments that must be known while tracing: integers, shapes,
 flags, names, and functions of the user."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, Signature, signature
+from collections.abc import Callable, Collection, Iterable
+from inspect import CO_VARARGS, CO_VARKEYWORDS, Parameter, signature
 from operator import index
 from types import FunctionType
 from typing import Any
@@ -12,9 +12,8 @@ import numpy as np
 from shardir.errors import ShardirError, count_noun
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.errors import ArgumentError, ShapeError
-from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.quoting import brief
-from shardir.frontend.source_locations import is_internal_code, with_location
+from shardir.frontend.source_locations import with_location
 
 MAX_RANK = 64
 """The maximum rank of arrays, which is that of NumPy."""
@@ -182,61 +181,3 @@ def parameter_names(
         tuple(p.name for p in known if p.kind in by_position),
         next((p.name for p in known if p.kind is Parameter.VAR_POSITIONAL), ""),
     )
-
-
-def check_function(fun: object, what: str) -> None:
-    """Raise `ArgumentError` unless `fun`, named `what` in errors, can be called."""
-    if not callable(fun):
-        raise ArgumentError(with_location(f"{what} must be a function, got {fun!r}"))
-
-
-def check_call_signature(
-    fun: Callable[..., object],
-    what: str,
-    args: Sequence[object],
-    options: dict[str, object] | None = None,
-) -> None:
-    """Raise `ArgumentError` unless `fun`, named `what` in errors, accepts these arguments."""
-    check_function(fun, what)
-    try:
-        known = _call_signature(fun)
-    except (TypeError, ValueError):
-        return  # Some functions that are not written in Python have no signature.
-    try:
-        known.bind(*args, **(options or {}))
-    except TypeError as error:
-        takes = f"({', '.join(known.parameters)})"
-        raise ArgumentError(with_location(f"{what} takes {takes}: {error}")) from None
-
-
-def _call_signature(fun: Callable[..., object]) -> Signature:
-    """Return the signature with which `fun` can be called.
-
-    A wrapper of the user may take other arguments than the function that it wraps. The wrappers of
-    this package take the same ones.
-    """
-    while hasattr(fun, "__wrapped__"):
-        code = getattr(fun, "__code__", None)
-        is_own_class = type(fun).__module__.startswith("shardir.")
-        if not (is_own_class if code is None else is_internal_code(code)):
-            break
-        fun = fun.__wrapped__
-    return signature(fun, follow_wrapped=False)
-
-
-def call_user_function(
-    fun: Callable[..., object],
-    what: str,
-    args: Sequence[object],
-    options: dict[str, object] | None = None,
-) -> PyTree:
-    """Call `fun`, named `what` in errors, with these arguments and return its result.
-
-    Raises `ArgumentError` if the function does not accept them.
-    """
-    try:
-        return fun(*args, **(options or {}))
-    except TypeError as error:
-        if not isinstance(error, ShardirError):
-            check_call_signature(fun, what, args, options)
-        raise

@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from traceback import walk_tb
+from types import MethodType
 from typing import NoReturn, TypeVar, cast
 
 from shardir.errors import OutOfMemoryError, ShardirError
-from shardir.frontend.argument_checks import check_call_signature, parameter_names
+from shardir.frontend.argument_checks import parameter_names
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.declared_types import find_misfit, parameter_annotations
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
@@ -37,6 +39,8 @@ FOREIGN_ERRORS = (
 MAX_INTEGER_BITS = 63
 """Number of bits of the largest integer that NumPy accepts as a size or an index, in bits."""
 
+_METHODS_OF_CALLS = ("__init__", "__new__", "__call__")
+"""The methods that run when a class or an object is called."""
 _LIBRARY_MODULES = {"numpy", "ml_dtypes", "optree", *sys.stdlib_module_names} - {"__main__"}
 
 
@@ -49,8 +53,12 @@ def raise_argument_error(
 ) -> None:
     """Raise `ArgumentError` if the arguments of a call of `fun` caused `error`.
 
-    If `error` states that an argument is not an array, the new message names the argument.
+    If `error` states that an argument is not an array, the new message names the argument. A
+    constructor has the name of its class, and the method of a call that of its object.
     """
+    if name in _METHODS_OF_CALLS and args:
+        name = getattr(args[0], "__name__", type(args[0]).__name__)
+        fun, args = MethodType(fun, args[0]), args[1:]
     if isinstance(error, NotAnArrayError):
         _name_argument(error, fun, name, args, options)
     if isinstance(error, TypeError) and not isinstance(error, ShardirError):

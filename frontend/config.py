@@ -17,8 +17,10 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import final
 
+from shardir.frontend.call_signatures import with_signature_errors
 from shardir.frontend.errors import UnknownSetting
 from shardir.frontend.settings import SETTINGS, find_setting, read_environment
+from shardir.frontend.source_locations import with_location
 
 
 @final
@@ -307,7 +309,9 @@ class Config:
     def __setattr__(self, name: str, value: object) -> None:
         find_setting(name)
         raise UnknownSetting(
-            f"config.{name} cannot be assigned; write config.update({name!r}, {value!r})"
+            with_location(
+                f"config.{name} cannot be assigned; write config.update({name!r}, {value!r})"
+            )
         )
 
     def update(self, name: str, value: object) -> None:
@@ -360,62 +364,74 @@ def _enter_settings(settings: Mapping[str, object]) -> Iterator[None]:
 config = Config()
 
 
+@with_signature_errors
 def set_cpu_devices(count: int) -> None:
     """Set the number of virtual CPU devices. Existing arrays keep their devices."""
     config.update("num_cpu_devices", count)
 
 
+@with_signature_errors
 def cpu_devices(count: int) -> AbstractContextManager[None]:
     """Return a context manager with `count` virtual CPU devices."""
     return config(num_cpu_devices=count)
 
 
+@with_signature_errors
 def enable_x64(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager in which numbers keep 64 bits (or do not, with `False`)."""
     return config(enable_x64=enabled)
 
 
+@with_signature_errors
 def threefry_partitionable(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether each random bit depends on its own position
     alone."""
     return config(threefry_partitionable=enabled)
 
 
+@with_signature_errors
 def default_prng_impl(name: str) -> AbstractContextManager[None]:
     """Return a context manager that sets the implementation of random keys."""
     return config(default_prng_impl=name)
 
 
+@with_signature_errors
 def default_matmul_precision(precision: str | None) -> AbstractContextManager[None]:
     """Return a context manager that sets the precision of products of which none is stated."""
     return config(default_matmul_precision=precision)
 
 
+@with_signature_errors
 def legacy_prng_key(mode: str) -> AbstractContextManager[None]:
     """Return a context manager that sets the treatment of random keys that are two words."""
     return config(legacy_prng_key=mode)
 
 
+@with_signature_errors
 def enable_custom_prng(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether `random.PRNGKey` returns typed keys."""
     return config(enable_custom_prng=enabled)
 
 
+@with_signature_errors
 def dump_dir(folder: str | os.PathLike[str] | None) -> AbstractContextManager[None]:
     """Return a context manager that writes programs to `folder` after every pass."""
     return config(dump_dir=folder)
 
 
+@with_signature_errors
 def verify(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether every pass is verified numerically."""
     return config(verify=enabled)
 
 
+@with_signature_errors
 def log_compiles(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether the reasons of compilations are logged."""
     return config(log_compiles=enabled)
 
 
+@with_signature_errors
 def check_tracer_leaks(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether a traced value that outlives its trace is an
     error."""
@@ -425,17 +441,20 @@ def check_tracer_leaks(enabled: bool = True) -> AbstractContextManager[None]:
 checking_leaks = check_tracer_leaks
 
 
+@with_signature_errors
 def debug_nans(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether a result with NaN is an error."""
     return config(debug_nans=enabled)
 
 
+@with_signature_errors
 def gather(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether reading an array of several processes gathers
     it."""
     return config(gather=enabled)
 
 
+@with_signature_errors
 def uneven(mode: str | None) -> AbstractContextManager[None]:
     """Return a context manager that sets the treatment of dimensions that do not divide."""
     return config(uneven=mode)

@@ -2,6 +2,7 @@
 
 from ml_dtypes import bfloat16
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.numpy.dtypes import (
     extended as extended,
@@ -32,17 +33,20 @@ __all__ = [
 ]
 
 
+@with_argument_errors
 def canonicalize_dtype(dtype: object) -> DType:
     """Return the canonical element type of `dtype`: 32 bits instead of 64, unless `enable_x64` is
     set."""
     return user_dtype(dtype_of(dtype))
 
 
+@with_argument_errors
 def itemsize_bits(dtype: object) -> int:
     """Return the number of bits of one element."""
     return DTYPE_INFO[dtype_of(canonicalize_dtype(dtype))].bits
 
 
+@with_argument_errors
 def scalar_type_of(x: object) -> type[bool | int | float | complex]:
     """Return the Python scalar type that corresponds to an array or a number."""
     dtype = result_type(x)

@@ -4,6 +4,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.distributed.processes import process_count
 from shardir.frontend.shardings.devices import devices, local_device_count
 
@@ -11,6 +12,7 @@ PACKAGES = ("shardir", "numpy", "llvmlite", "jax", "jaxlib", "torch", "triton", 
 """The packages whose versions are listed if they are installed."""
 
 
+@with_argument_errors
 def print_environment_info(return_string: bool = False) -> str | None:
     """Print the versions of the library, of Python and of packages, and the devices.
 

@@ -25,6 +25,7 @@ from shardir.frontend.setting_values import (
     as_traceback,
     as_uneven,
 )
+from shardir.frontend.source_locations import with_location
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +45,22 @@ class Setting:
         """Raise `SettingError` if the setting cannot change."""
         if self.is_fixed:
             raise SettingError(
-                f"the setting {self.name} cannot change after the import of shardir; set the "
-                f"environment variable {self.variable} before Python starts"
+                with_location(
+                    f"the setting {self.name} cannot change after the import of shardir; set the "
+                    f"environment variable {self.variable} before Python starts"
+                )
             )
 
     def validate(self, value: object, source: str) -> object:
-        """Return the normalized `value`; `source` names its origin in errors."""
+        """Return the normalized `value` that the user's line gives; `source` names it in errors."""
         try:
             return self.check(value)
         except ValueError as must:
-            raise SettingError(f"{source} is {value!r}; it must be {must}") from None
+            raise SettingError(with_location(_describe_misfit(value, source, must))) from None
+
+
+def _describe_misfit(value: object, source: str, must: ValueError) -> str:
+    return f"{source} is {value!r}; it must be {must}"
 
 
 SETTINGS: Mapping[str, Setting] = {
@@ -102,7 +109,7 @@ def find_setting(name: str) -> Setting:
     """Return the setting `name`, with or without the prefix `jax_`."""
     if (setting := SETTINGS.get(str(name).removeprefix("jax_"))) is None:
         raise UnknownSetting(
-            f"no setting is named {name!r}; the settings are {', '.join(SETTINGS)}"
+            with_location(f"no setting is named {name!r}; the settings are {', '.join(SETTINGS)}")
         )
     return setting
 
@@ -115,6 +122,10 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, object]:
     given = {}
     for setting in SETTINGS.values():
         if text := environment.get(setting.variable or "", ""):
-            word = f"the environment variable {setting.variable}"
-            given[setting.name] = setting.validate(text, word)
+            # The user's line that first reads a setting did not give the value.
+            try:
+                given[setting.name] = setting.check(text)
+            except ValueError as must:
+                word = f"the environment variable {setting.variable}"
+                raise SettingError(_describe_misfit(text, word, must)) from None
     return given

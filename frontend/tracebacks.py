@@ -8,9 +8,8 @@ A boundary is a `try` statement in the outermost function of the package, becaus
 frame to a traceback before it enters an `except` clause of that frame, and not again when the
 clause raises the error again.
 
-Many public functions are plain functions that call boundaries, such as `jnp.split`. A `try`
-statement in each would be a call more, so the hooks for uncaught exceptions of Python and IPython
-remove their frames.
+The hooks for uncaught exceptions of Python and IPython remove the frames of public functions without
+this statement.
 """
 
 import os
@@ -27,6 +26,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
+from shardir.frontend.call_signatures import check_entered
 from shardir.frontend.config import config
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import is_internal_code
@@ -62,12 +62,17 @@ def hide_own_frames(error: Exception) -> None:
 def traceback_boundary(function: Function) -> Function:
     """Decorate a public function so that errors do not show the frames of this package below it.
 
-    The functions on the path of compiled calls contain this `try` statement themselves.
+    A call with arguments that the function does not have is an `ArgumentError`. The functions on
+    the path of compiled calls contain this `try` statement themselves.
     """
 
     def wrapper(*args: object, **options: object) -> object:
         try:
-            return function(*args, **options)
+            try:
+                return function(*args, **options)
+            except TypeError as error:
+                check_entered(function, boundary.__name__, args, options, error)
+                raise
         except Exception as error:
             hide_own_frames(error)
             raise

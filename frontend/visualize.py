@@ -14,6 +14,7 @@ from itertools import product
 from typing import Protocol, runtime_checkable
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.shardings.sharding import Sharding
@@ -60,6 +61,7 @@ def visualize_array_sharding(array: object, *, use_color: bool | None = None) ->
     visualize_sharding(array.shape, array.sharding, use_color=use_color)
 
 
+@with_argument_errors
 def visualize_sharding(
     shape: Sequence[int], sharding: Sharding, *, use_color: bool | None = None
 ) -> None:

@@ -131,12 +131,17 @@ TABLE = {
     "shardir.tree": (),
     "shardir.tree_util": (),
     # IR
-    "shardir.op_rules.custom_rules": ("register_rule", "rules"),
+    "shardir.frontend.located_functions": (
+        "parse",
+        "progress",
+        "register_rule",
+        "rules",
+        "sharding_rule",
+    ),
     "shardir.frontend.errors": ("ShardirError",),
     "shardir.ir.module": ("Block", "Function", "Loc", "Module", "Op", "Value"),
-    "shardir.display.compilation_progress": ("Progress", "progress"),
-    "shardir.op_rules.rule_notation": ("ShardingRule", "sharding_rule"),
-    "shardir.text.parser": ("parse",),
+    "shardir.display.compilation_progress": ("Progress",),
+    "shardir.op_rules.rule_notation": ("ShardingRule",),
     "shardir.ir.types": ("TensorType",),
 }
 """The public names that each module defines."""
@@ -175,7 +180,7 @@ if TYPE_CHECKING:
         tree_util as tree_util,
         typing as typing,
     )
-    from shardir.display.compilation_progress import Progress as Progress, progress as progress
+    from shardir.display.compilation_progress import Progress as Progress
     from shardir.frontend.arrays.array import ShapeDtypeStruct as ShapeDtypeStruct, Shard as Shard
     from shardir.frontend.arrays.device_transfer import (
         block_until_ready as block_until_ready,
@@ -239,6 +244,13 @@ if TYPE_CHECKING:
     from shardir.frontend.dtypes import float0 as float0
     from shardir.frontend.environment_info import print_environment_info as print_environment_info
     from shardir.frontend.errors import ShardirError as ShardirError
+    from shardir.frontend.located_functions import (
+        parse as parse,
+        progress as progress,
+        register_rule as register_rule,
+        rules as rules,
+        sharding_rule as sharding_rule,
+    )
     from shardir.frontend.numpy.reductions.segments import (
         segment_max as segment_max,
         segment_min as segment_min,
@@ -315,12 +327,7 @@ if TYPE_CHECKING:
         Value as Value,
     )
     from shardir.ir.types import TensorType as TensorType
-    from shardir.op_rules.custom_rules import register_rule as register_rule, rules as rules
-    from shardir.op_rules.rule_notation import (
-        ShardingRule as ShardingRule,
-        sharding_rule as sharding_rule,
-    )
-    from shardir.text.parser import parse as parse
+    from shardir.op_rules.rule_notation import ShardingRule as ShardingRule
 
     # To type checkers `Array` is the class that arrays and tracers share, so that a function whose
     # parameters have this type can be called in both ways.

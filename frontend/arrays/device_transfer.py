@@ -5,6 +5,7 @@ import numpy as np
 from shardir.backends.native import native
 from shardir.backends.storage import Storage
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array, make_committed_array, make_uncommitted_array
 from shardir.frontend.arrays.array_import import import_numpy
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -28,8 +29,8 @@ from shardir.frontend.shardings.requested_sharding import (
 from shardir.frontend.shardings.sharding import (
     Sharding,
     SingleDeviceSharding,
-    check_holds_partial_sums,
 )
+from shardir.frontend.shardings.sharding_checks import check_holds_partial_sums
 from shardir.frontend.shardings.traced_constraints import constrain
 from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
@@ -163,6 +164,7 @@ def device_get(x: object) -> PyTree:
     )
 
 
+@with_argument_errors
 def copy_to_host_async(x: object) -> PyTree:
     """Start copying all arrays in `x` to the host, and return `x`."""
     for leaf in tree.leaves(x):
@@ -176,6 +178,7 @@ def _is_key_array(leaf: ArrayLike) -> bool:
     return isinstance(leaf, Array) and leaf.type.dtype in KEYS
 
 
+@with_argument_errors
 def block_until_ready(x: object) -> PyTree:
     """Return `x` after all arrays in it are computed."""
     # Results are complete when a call returns; deleted arrays must raise an error.
@@ -186,6 +189,7 @@ def block_until_ready(x: object) -> PyTree:
     return x
 
 
+@with_argument_errors
 def effects_barrier() -> None:
     """Do nothing: the effects of a program, such as `debug.print`, are complete when its call
     returns."""

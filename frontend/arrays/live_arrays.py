@@ -7,6 +7,7 @@ from shardir.display.program_html import report_html
 from shardir.display.representation import abbreviate
 from shardir.display.text_tables import align_columns
 from shardir.errors import count_noun
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 
 
@@ -31,6 +32,7 @@ class LiveArrays(list[Array]):
         return report_html(str(self))
 
 
+@with_argument_errors
 def live_arrays(platform: str | None = None) -> LiveArrays:
     """Return the arrays of this process that are neither deleted nor garbage, the largest first.
 

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from shardir.errors import count_noun
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
 from shardir.frontend.quoting import brief
@@ -72,6 +73,7 @@ class ShapeDtypeStruct:
     abstract: AbstractValue
     """The abstract value: shape, element type and weakness."""
 
+    @with_argument_errors
     def __init__(
         self,
         shape: Sequence[int],

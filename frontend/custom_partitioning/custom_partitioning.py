@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, final
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.custom_partitioning.partitioned_call import (
     RuleSource,
     UserCall,
@@ -42,6 +43,7 @@ class custom_partitioning(CustomFunction[PyTree]):
     function.
     """
 
+    @with_argument_errors
     def __init__(self, fun: UserFunction, static_argnums: Sequence[int] = ()) -> None:
         numbers = tuple(static_argnums)
         super().__init__(fun, nondiff_positions(fun, "static_argnames", numbers, ()))

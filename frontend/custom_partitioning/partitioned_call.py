@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shardir.errors import ShardirError
-from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.custom_partitioning.device_programs import (
     PartitionedForm,
     communicates_along,

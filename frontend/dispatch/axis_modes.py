@@ -6,6 +6,7 @@ Outside of a trace, such a function is compiled as one program, as with `jit`.
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.pytree import tree
@@ -30,6 +31,7 @@ from shardir.frontend.wrappers import wraps
 AxisNames = str | Collection[str] | None
 
 
+@with_argument_errors
 def auto_axes(
     f: UserFunction | None = None, /, *, axes: AxisNames = None, out_sharding: object = None
 ) -> PyTree:
@@ -66,6 +68,7 @@ def auto_axes(
     return wrapper
 
 
+@with_argument_errors
 def explicit_axes(
     f: UserFunction | None = None, /, *, axes: AxisNames = None, in_sharding: object = None
 ) -> PyTree:

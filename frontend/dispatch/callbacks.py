@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import abstract_of, narrow_array
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like

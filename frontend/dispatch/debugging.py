@@ -8,13 +8,10 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from shardir.errors import ShardirError
-from shardir.frontend.argument_checks import (
-    call_user_function,
-    check_call_signature,
-    check_flag,
-)
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
+from shardir.frontend.call_signatures import call_user_function, check_call_signature
 from shardir.frontend.dispatch.callbacks import emit_callback
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -96,6 +93,7 @@ class _FormatPlaceholder:
         return self
 
 
+@with_argument_errors
 def print(
     fmt: str,
     *args: PyTree,
@@ -116,6 +114,7 @@ def print(
     emit_callback("callback", _Printer(fmt), (), args, kwargs, name="debug.print")
 
 
+@with_argument_errors
 def log(
     fmt: str,
     *args: PyTree,
@@ -179,6 +178,7 @@ def check_format_fits(
     return formatter.used
 
 
+@with_argument_errors
 def callback(
     callback: UserFunction, *args: PyTree, ordered: bool = False, **kwargs: PyTree
 ) -> None:
@@ -224,6 +224,7 @@ def visualize_array_sharding(array: object, *, use_color: bool | None = None) ->
     )
 
 
+@with_argument_errors
 def breakpoint(**options: PyTree) -> NoReturn:
     """Raise `NoDebuggerError`, because programs have no debugger."""
     raise NoDebuggerError(

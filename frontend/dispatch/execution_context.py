@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, CompilerOptionError
 from shardir.frontend.pytree_types import PyTree
@@ -53,6 +54,7 @@ def default_array_device() -> Device:
     return find_device(0) if process_group().count == 1 else local_devices()[0]
 
 
+@with_argument_errors
 def default_device(device: Device | str | None) -> AbstractContextManager[None]:
     """Return a context manager that makes `device` the device of uncommitted arrays.
 
@@ -80,6 +82,7 @@ def _use_default_device(device: Device | None) -> Iterator[None]:
         yield
 
 
+@with_argument_errors
 @contextmanager
 def disable_jit(disable: bool = True) -> Iterator[None]:
     """Run functions without compilation inside the block, operation by operation, for debugging.

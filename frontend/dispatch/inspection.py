@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from shardir.frontend.argument_checks import check_call_signature
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.dispatch.traced_calls import (
     ArgumentLeaf,
     is_array_like,
@@ -114,6 +115,7 @@ def _abstract_to_struct(abstract: AbstractValue) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(type.shape, dtype, sharding=sharding, weak_type=abstract.weak)
 
 
+@with_argument_errors
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
     """Run functions of arrays eagerly inside the block, even while a function is traced.
@@ -124,6 +126,7 @@ def ensure_compile_time_eval() -> Iterator[None]:
         yield
 
 
+@with_argument_errors
 @contextmanager
 def named_scope(name: str) -> Iterator[None]:
     """Accept a scope name without effect, because values are named after variables.
@@ -135,6 +138,7 @@ def named_scope(name: str) -> Iterator[None]:
     yield
 
 
+@with_argument_errors
 def named_call(fun: UserFunction, *, name: str | None = None) -> UserFunction:
     """Return `fun`; see `named_scope`."""
     check_function("named_call", fun)

@@ -5,6 +5,7 @@ import gc
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, Unpack, overload
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.function_caches import clear_function_caches
 from shardir.frontend.dispatch.jit_function import JitFunction
@@ -173,6 +174,7 @@ def make_ir(
     return program
 
 
+@with_argument_errors
 def clear_caches() -> None:
     """Remove the compiled programs of all functions that `jit` and `pmap` returned.
 
@@ -185,6 +187,7 @@ def clear_caches() -> None:
             each.clear_cache()
 
 
+@with_argument_errors
 def pjit(
     fun: UserFunction,
     in_shardings: object = None,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, final
 from shardir._imports.lazy_import import lazy_import
 from shardir.backends.base import Launch
 from shardir.backends.native import native, vectorcall_class
-from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.float0 import replace_float0
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.argument_placement import DevicePlacement, Placement
 from shardir.frontend.dispatch.boundary_shardings import BoundaryShardings

@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from shardir.frontend.argument_checks import call_user_function, canonicalize_shape
+from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.arrays.shard_buffers import local_indices
 from shardir.frontend.arrays.signature import signature_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.distributed.processes import process_index
 from shardir.frontend.distributed.replicated_inputs import check_replicated_shards
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
@@ -30,6 +32,7 @@ from shardir.ir.types import NUMPY_DTYPES, TensorType, dtype_name
 DIVISIBLE_SHAPE_REMEDY = "choose a shape that divides"
 
 
+@with_argument_errors
 def make_array_from_single_device_arrays(
     shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array], *, dtype: object = None
 ) -> Array:
@@ -100,6 +103,7 @@ def _check_sharding(sharding: object, word: str) -> None:
         )
 
 
+@with_argument_errors
 def make_array_from_callback(
     shape: Sequence[int],
     sharding: Sharding,
@@ -147,6 +151,7 @@ def make_array_from_callback(
     return Array(signature_of(abstract, sharding), sharding, parts)
 
 
+@with_argument_errors
 def make_array_from_process_local_data(
     sharding: Sharding | Device | PartitionSpec, local_data: object, global_shape: object = None
 ) -> PyTree:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.distributed.array_assembly import (
@@ -19,6 +20,7 @@ from shardir.frontend.shardings.sharding import Index, Sharding
 from shardir.frontend.source_locations import with_location
 
 
+@with_argument_errors
 def gather_to_all(x: object) -> PyTree:
     """Gather a pytree of arrays and return it as global NumPy arrays, in every process.
 
@@ -28,6 +30,7 @@ def gather_to_all(x: object) -> PyTree:
     return tree.map(lambda leaf: _gather_leaf(leaf, None), x)
 
 
+@with_argument_errors
 def gather_to_root(x: object, root: int = 0) -> PyTree:
     """Gather as `gather_to_all` does, in the process `root` alone; the other processes get `None`.
 
@@ -54,6 +57,7 @@ def _gather_leaf(leaf: ArrayLike, root: int | None) -> object:
     return whole if root in (None, process_group().index) else None
 
 
+@with_argument_errors
 def from_process_local(
     data: ArrayLike, sharding: Sharding, global_shape: Sequence[int] | None = None
 ) -> Array:
@@ -65,6 +69,7 @@ def from_process_local(
     return result
 
 
+@with_argument_errors
 def from_callback(
     shape: Sequence[int],
     sharding: Sharding,
@@ -77,6 +82,7 @@ def from_callback(
     return make_array_from_callback(shape, sharding, data, dtype=dtype)
 
 
+@with_argument_errors
 def barrier(name: str = "") -> None:
     """Wait until every process has reached this call; `name` appears in the error if one does
     not."""

@@ -17,7 +17,7 @@ from inspect import signature
 
 from shardir.backends.base import ProcessLink
 from shardir.errors import count_noun, suggest_name
-from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.argument_errors import locate_errors, with_argument_errors
 from shardir.frontend.config import config
 from shardir.frontend.distributed.connect import connect_processes, parse_address
 from shardir.frontend.distributed.gather_api import barrier
@@ -111,11 +111,13 @@ def initialize(
     os.environ[JOINED_VARIABLE] = str(os.getpid())
 
 
+@with_argument_errors
 def is_initialized() -> bool:
     """Return whether `initialize` has connected to other processes."""
     return process_group().link is not None
 
 
+@with_argument_errors
 def shutdown() -> None:
     """Wait until all processes have reached this call, as each does at the end of its program.
 

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.distributed.multihost import gather_objects
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, DistributedError
@@ -85,6 +86,7 @@ class _Preemption:
 _preemption = _Preemption()
 
 
+@with_argument_errors
 def reached_preemption_sync_point(step_id: int) -> bool:
     """Return whether a process has received SIGTERM, and all processes save their state now.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from shardir.backends.base import Storage
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.device_transfer import device_put
@@ -27,6 +28,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.ir.types import TensorType
 
 
+@with_argument_errors
 def process_allgather(in_tree: PyTree, tiled: bool = False) -> PyTree:
     """Gather a pytree of arrays from all processes and return it as NumPy arrays, in every process.
 
@@ -53,6 +55,7 @@ def _allgather_leaf(leaf: object, tiled: bool) -> PyTree:
     return np.concatenate([np.atleast_1d(part) for part in parts])
 
 
+@with_argument_errors
 def broadcast_one_to_all(in_tree: object, is_source: bool | None = None) -> PyTree:
     """Return the pytree of the process with `is_source` (by default the first), in every
     process."""
@@ -69,12 +72,14 @@ def broadcast_one_to_all(in_tree: object, is_source: bool | None = None) -> PyTr
     return tree.map(lambda x: gather_objects(np.asarray(x), "broadcast_one_to_all")[at], in_tree)
 
 
+@with_argument_errors
 def sync_global_devices(name: str) -> None:
     """Wait until every process has reached this call; `name` appears in the error if one does
     not."""
     barrier(name)
 
 
+@with_argument_errors
 def host_local_array_to_global_array(
     local_inputs: object, global_mesh: Mesh, pspecs: object
 ) -> PyTree:
@@ -90,6 +95,7 @@ def host_local_array_to_global_array(
     return tree.unflatten(structure, result)
 
 
+@with_argument_errors
 def global_array_to_host_local_array(
     global_inputs: object, global_mesh: Mesh, pspecs: object
 ) -> PyTree:
@@ -131,6 +137,7 @@ def _assemble_local(array: Array, mesh: Mesh) -> Array:
     )
 
 
+@with_argument_errors
 def assert_equal(in_tree: object, fail_message: str = "") -> None:
     """Raise `AssertionError` in every process when one has other elements than the first.
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from shardir.backends.base import ProcessLink
+from shardir.frontend.call_signatures import with_signature_errors
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,19 @@ def set_process_group(processes: ProcessGroup) -> None:
     _current_group[0] = processes
 
 
+@with_signature_errors
 def process_index(backend: str | None = None) -> int:
     """Return the index of this process, from 0."""
     return process_group().index
 
 
+@with_signature_errors
 def process_count(backend: str | None = None) -> int:
     """Return the number of processes that run this program."""
     return process_group().count
 
 
+@with_signature_errors
 def process_indices(backend: str | None = None) -> list[int]:
     """Return the indices of all processes that run this program."""
     return list(range(process_group().count))

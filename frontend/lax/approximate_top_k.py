@@ -4,6 +4,7 @@ CPUs have no instruction for which an approximate search would be faster.
 """
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.lax.reductions import top_k
 from shardir.frontend.numpy.elementwise import arithmetic
@@ -13,6 +14,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS
 
 
+@with_argument_errors
 def approx_max_k(
     operand: ArrayLike,
     k: int,
@@ -30,6 +32,7 @@ def approx_max_k(
     return top_k(operand, k, axis=reduction_dimension)
 
 
+@with_argument_errors
 def approx_min_k(
     operand: ArrayLike,
     k: int,

@@ -6,6 +6,7 @@ from operator import index
 
 from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import canonicalize_shape, check_integer, check_integers
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
@@ -162,16 +163,19 @@ def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Trace
     return parts
 
 
+@with_argument_errors
 def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Tracer:
     """Stack arrays of one shape along a new axis."""
     return _stack(operands, axis)
 
 
+@with_argument_errors
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Tracer, ...]:
     """Return the slices of an array along `axis`, without that axis, as a tuple."""
     return tuple(_unstack(x, axis=axis))
 
 
+@with_argument_errors
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """Return the shape to which `shapes` broadcast; raise an error if they do not."""
     return _together(*map(_as_shape, shapes))
@@ -251,6 +255,7 @@ def _full(shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None) -> T
     return _fill(canonicalize_shape(shape), fill_value, None if dtype is None else dtype_of(dtype))
 
 
+@with_argument_errors
 def full(
     shape: ShapeLike,
     fill_value: ArrayLike,
@@ -277,6 +282,7 @@ def _full_like(
     return vary_like(_fill(sizes, fill_value, name, weak), like)
 
 
+@with_argument_errors
 def full_like(
     x: ArrayLike | ShapeDtypeStruct,
     fill_value: ArrayLike,

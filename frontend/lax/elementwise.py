@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from shardir.errors import OperationTypeError, suggest_name
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -85,6 +86,7 @@ def _define_binary(name: str, meaning: str, core: str = "") -> UserFunction:
     return _document_public(name, f"{meaning}; of one element type", binary)
 
 
+@with_argument_errors
 def elementwise_function(name: str, description: str) -> UserFunction:
     """Return the function on arrays of a pointwise operation, which other packages may define.
 
@@ -99,6 +101,7 @@ def elementwise_function(name: str, description: str) -> UserFunction:
     return _document_public(name, description, function)
 
 
+@with_argument_errors
 def operation_function(name: str, description: str) -> UserFunction:
     """Return the function on arrays of an operation, which takes its attributes by keyword.
 
@@ -323,6 +326,7 @@ def integer_pow(x: ArrayLike, y: int) -> Tracer:
     return div(1, result) if y < 0 else result
 
 
+@with_argument_errors
 def reciprocal(x: ArrayLike) -> Tracer:
     """Return 1 / x, elementwise."""
     return integer_pow(x, -1)
@@ -428,6 +432,7 @@ def _convert_bound(bound: ArrayLike, name: str) -> Tracer:
     return tracer
 
 
+@with_argument_errors
 def convert_element_type(operand: ArrayLike, new_dtype: object) -> Tracer:
     """Convert `operand` to another element type by the rules of C."""
     if type(operand) is int and dtype_of(new_dtype) in FLOATS:

@@ -5,8 +5,10 @@ from functools import partial
 from inspect import signature
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import check_call_signature, check_integer
+from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.control_flow.body_tracing import check_structure
@@ -125,6 +127,7 @@ def sort(operand: PyTree, dimension: int = -1, is_stable: bool = True, num_keys:
     return results if several else results[0]
 
 
+@with_argument_errors
 def sort_key_val(
     keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Tracer, Tracer]:

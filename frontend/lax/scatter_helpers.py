@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax import elementwise
@@ -19,6 +20,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.vmap import vmap
 
 
+@with_argument_errors
 def scatter_sub(
     operand: ArrayLike,
     scatter_indices: ArrayLike,

@@ -6,6 +6,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
@@ -22,6 +23,7 @@ from shardir.frontend.tracing.typeof import find_explicit_sharding, typeof
 from shardir.ir.types import NumpyArray
 
 
+@with_argument_errors
 def dtype(x: ArrayLike | DTypeLike) -> DType:
     """Return the element type of an array or scalar, or the one that a name or a class denotes."""
     is_scalar_type = hasattr(x, "dtype") and not hasattr(x, "shape")
@@ -30,6 +32,7 @@ def dtype(x: ArrayLike | DTypeLike) -> DType:
     return user_dtype(operand_dtype(x)[0])
 
 
+@with_argument_errors
 def empty(
     shape: Sequence[int], dtype: DTypeLike, *, out_sharding: ShardingRequest = None
 ) -> Tracer:
@@ -51,6 +54,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Tracer:
     return reshape(array, (1,) * count + array.shape)
 
 
+@with_argument_errors
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Tracer:
     """Broadcast `arr` to the shape of `like_arr`, with the sharding in its type.
 
@@ -74,6 +78,7 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Tracer:
     return apply_out_sharding(result, sharding)
 
 
+@with_argument_errors
 def shape_as_value(shape: Sequence[int]) -> NumpyArray:
     """Return the sizes of a shape as an array of i32."""
     sizes = canonicalize_shape(shape)

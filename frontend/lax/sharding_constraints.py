@@ -3,6 +3,7 @@
 from functools import partial, wraps
 from typing import Any
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
@@ -150,6 +151,7 @@ def _assert_array_sharding(x: Tracer, to: Sharding) -> Tracer:
     return _constrain_tracer(as_tracer(x), to)
 
 
+@with_argument_errors
 def composite(decomposition: UserFunction, name: str, version: int = 0) -> UserFunction:
     """Return `decomposition` as a function that JAX shows to compilers as a named composite.
 

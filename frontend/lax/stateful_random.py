@@ -6,6 +6,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.callbacks import io_callback
@@ -16,6 +17,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS, NumpyArray, TensorType
 
 
+@with_argument_errors
 def rng_uniform(a: ArrayLike, b: ArrayLike, shape: Sequence[int]) -> Tracer:
     """Return uniform random numbers in [a, b), different in every call.
 

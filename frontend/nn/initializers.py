@@ -12,13 +12,10 @@ from inspect import Parameter, signature
 from math import exp, prod, sqrt
 from typing import Any
 
-from shardir.frontend.argument_checks import (
-    canonicalize_shape,
-    check_call_signature,
-    check_integers,
-    check_real,
-)
+from shardir.frontend.argument_checks import canonicalize_shape, check_integers, check_real
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import array_conversion, diagonal_matrices, filling
@@ -101,6 +98,7 @@ def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tr
     return filling.ones(shape, _float_dtype(dtype))
 
 
+@with_argument_errors
 def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     """Return an initializer with one value for all elements."""
 
@@ -111,6 +109,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     return init
 
 
+@with_argument_errors
 def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """Return an initializer of uniform numbers in [0, scale)."""
 
@@ -122,6 +121,7 @@ def uniform(scale: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     return init
 
 
+@with_argument_errors
 def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initializer:
     """Return an initializer of normal numbers with mean 0."""
 
@@ -133,6 +133,7 @@ def normal(stddev: ArrayLike = 1e-2, dtype: DTypeLike | None = None) -> Initiali
     return init
 
 
+@with_argument_errors
 def truncated_normal(
     stddev: ArrayLike = 1e-2,
     dtype: DTypeLike | None = None,
@@ -154,6 +155,7 @@ def truncated_normal(
     return init
 
 
+@with_argument_errors
 def variance_scaling(
     scale: float,
     mode: str,
@@ -285,7 +287,7 @@ def _define_variance_scaling(
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"Return `variance_scaling({scale}, {mode!r}, {distribution!r})`."
-    return make
+    return with_argument_errors(make)
 
 
 xavier_uniform = glorot_uniform = _define_variance_scaling(
@@ -302,6 +304,7 @@ kaiming_normal = he_normal = _define_variance_scaling(
 )
 
 
+@with_argument_errors
 def orthogonal(
     scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
 ) -> Initializer:
@@ -333,6 +336,7 @@ def orthogonal(
     return init
 
 
+@with_argument_errors
 def delta_orthogonal(
     scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None
 ) -> Initializer:

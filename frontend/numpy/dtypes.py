@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from shardir.frontend.argument_checks import is_one_of
-from shardir.frontend.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.argument_errors import FOREIGN_ERRORS, with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
@@ -117,6 +117,7 @@ class ScalarType:
     def __init__(self, name: str) -> None:
         self.dtype = NUMPY_DTYPES[name]
 
+    @with_argument_errors
     def __call__(self, x: ArrayLike = 0) -> Tracer:
         return asarray(x, self.dtype)
 
@@ -204,6 +205,7 @@ _FINFO: Callable[[NumpyDType], ml_dtypes.finfo] = ml_dtypes.finfo
 _IINFO: Callable[[NumpyDType], ml_dtypes.iinfo] = ml_dtypes.iinfo
 
 
+@with_argument_errors
 def finfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.finfo:
     """Return the limits of a floating type: `eps`, `max`, `min`, `tiny`, `bits` and more.
 
@@ -219,6 +221,7 @@ def finfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.finfo:
     return _FINFO(kind)
 
 
+@with_argument_errors
 def iinfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
     """Return the limits of an integer type: `max`, `min`, `bits`.
 
@@ -232,6 +235,7 @@ def iinfo(dtype: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
     return _IINFO(kind)
 
 
+@with_argument_errors
 def result_type(*operands: PyTree) -> DType:
     """Return the element type to which arrays, scalars and types promote.
 
@@ -247,6 +251,7 @@ def result_type(*operands: PyTree) -> DType:
     return user_dtype(name)
 
 
+@with_argument_errors
 def promote_types(a: object, b: object) -> DType:
     """Return the element type to which two element types promote."""
     return result_type(a, b)
@@ -268,6 +273,7 @@ CastingRule: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 CASTING_RULES = get_args(CastingRule)
 
 
+@with_argument_errors
 def can_cast(
     from_: DTypeLike | ArrayLike, to: DTypeLike | ArrayLike, casting: CastingRule = "safe"
 ) -> bool:
@@ -280,6 +286,7 @@ def can_cast(
     return bool(np.can_cast(_numpy_dtype(from_), _numpy_dtype(to), casting))
 
 
+@with_argument_errors
 def issubdtype(arg1: object, arg2: object) -> bool:
     """Return whether an element type equals another one, or belongs to a family such as
     `floating`.
@@ -326,6 +333,7 @@ _ISDTYPE_KINDS = {
 }
 
 
+@with_argument_errors
 def isdtype(dtype: DTypeLike, kind: object) -> bool:
     """Return whether an element type is of a kind such as `"real floating"`, or of one of
     several.

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from shardir.errors import OperationTypeError, count_noun
-from shardir.frontend.argument_checks import call_user_function, check_function
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import call_user_function, check_function
 from shardir.frontend.dispatch.composed import ComposedFunction
 from shardir.frontend.dispatch.eager import PublicFunction, public
 from shardir.frontend.dispatch.jit_function import JitFunction
@@ -23,6 +23,7 @@ from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.tracer import Tracer
 
 
+@with_argument_errors
 def apply_along_axis(
     func1d: UserFunction, axis: int, arr: ArrayLike, *args: PyTree, **kwargs: PyTree
 ) -> Tracer:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
@@ -58,6 +59,7 @@ def poly(seq_of_zeros: object) -> Tracer:
     return result
 
 
+@with_argument_errors
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Tracer:
     """Return the complex roots of a polynomial, in no particular order.
 
@@ -94,6 +96,7 @@ def _roots(p: ArrayLike, more: int) -> Tracer:
     return padding.pad(eigvals(concatenation.concatenate([first[None], below])), (0, more))
 
 
+@with_argument_errors
 def polydiv(
     u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False
 ) -> tuple[Tracer, Tracer]:
@@ -190,6 +193,7 @@ def polyfit(
     return result, inner[:, :, None] * factor
 
 
+@with_argument_errors
 def iterable(y: Any) -> bool:
     """Return whether `iter` accepts the object."""
     try:

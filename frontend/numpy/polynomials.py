@@ -5,6 +5,7 @@ from typing import SupportsIndex
 
 from shardir.errors import count_noun
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -191,6 +192,7 @@ def _equal_lengths(name: str, a1: ArrayLike, a2: ArrayLike) -> list[Tracer]:
     return [concatenate_parts([zero, p], 0) for zero, p in zip(zeros, pair, strict=True)]
 
 
+@with_argument_errors
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Tracer:
     """Return the product of two polynomials.
 

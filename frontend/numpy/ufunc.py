@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardir.errors import count_noun
-from shardir.frontend.argument_checks import call_user_function, check_integer, check_not_in_place
+from shardir.frontend.argument_checks import check_integer, check_not_in_place
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.inspection import eval_shape
 from shardir.frontend.dispatch.traced_calls import check_traceable
@@ -56,6 +58,7 @@ class ufunc(metaclass=_UfuncType):
     equal. The arguments `out` and `where` of calls are refused with `ArgumentError`.
     """
 
+    @with_argument_errors
     def __init__(
         self,
         func: UserFunction,

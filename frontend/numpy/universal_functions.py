@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.elementwise import (
@@ -28,6 +29,7 @@ from shardir.frontend.tracing.operands import as_tracer, broadcast, convert
 from shardir.frontend.tracing.tracer import Tracer
 
 
+@with_argument_errors
 def frompyfunc(func: UserFunction, /, nin: int, nout: int, *, identity: object = None) -> ufunc:
     """Return the `ufunc` of a function that takes `nin` scalars and returns `nout`."""
     return ufunc(func, nin, nout, identity=identity)

@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 
 from shardir.errors import count_noun
-from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.traced_calls import check_traceable
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -45,6 +46,7 @@ def _call_with_elements(
     return call_user_function(function, "the function of vectorize", args)
 
 
+@with_argument_errors
 def vectorize(
     pyfunc: UserFunction, *, excluded: object = frozenset(), signature: str | None = None
 ) -> UserFunction:

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion, filling
@@ -25,6 +26,7 @@ Mask: TypeAlias = PyTree
 """A container of bools like the parameters, or a function from parameters to one."""
 
 
+@with_argument_errors
 def scale(factor: Scalar) -> Transformation:
     """Return a transformation that multiplies updates by a number."""
     check_numbers("scale", factor=factor)
@@ -37,6 +39,7 @@ class CountState(NamedTuple):
     count: Tracer  # type: ignore[assignment]  # `tuple.count` is not used
 
 
+@with_argument_errors
 def scale_by_schedule(schedule: Schedule) -> Transformation:
     """Return a transformation that multiplies updates by `schedule(step)`; steps count from 0."""
     check_function("scale_by_schedule", schedule)
@@ -81,6 +84,7 @@ class TraceState(NamedTuple):
     trace: object
 
 
+@with_argument_errors
 def trace(decay: float, nesterov: bool = False) -> Transformation:
     """Return a transformation to the sum of all gradients, decayed by `decay` per step.
 
@@ -119,6 +123,7 @@ def _running_mean(decay: float, power: int) -> Callable[[Tracer, Tracer], Tracer
     return mean
 
 
+@with_argument_errors
 def scale_by_adam(
     b1: float = 0.9,
     b2: float = 0.999,
@@ -171,6 +176,7 @@ class MeanState(NamedTuple):
     nu: object
 
 
+@with_argument_errors
 def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) -> Transformation:
     """Return a transformation that divides by the root of the running mean of squares.
 
@@ -189,6 +195,7 @@ def scale_by_rms(decay: float = 0.9, eps: float = 1e-8, initial: float = 0.0) ->
     return Transformation(init, update)
 
 
+@with_argument_errors
 def scale_by_root_of_squares(initial: float = 0.1, eps: float = 1e-7) -> Transformation:
     """Return a transformation that divides by the root of the sum of all squares.
 
@@ -217,6 +224,7 @@ class LionState(NamedTuple):
     mu: object
 
 
+@with_argument_errors
 def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
     """Return a transformation to the sign of a mean of the gradient and the running mean.
 
@@ -232,6 +240,7 @@ def scale_by_lion(b1: float = 0.9, b2: float = 0.99) -> Transformation:
     return Transformation(lambda params: LionState(tree.map(filling.zeros_like, params)), update)
 
 
+@with_argument_errors
 def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformation:
     """Return a transformation that adds `weight_decay` times the parameters.
 
@@ -259,6 +268,7 @@ def add_decayed_weights(weight_decay: float, mask: Mask = None) -> Transformatio
     return stateless(add_decay)
 
 
+@with_argument_errors
 def global_norm(updates: PyTree) -> Tracer:
     """Return the square root of the sum of squares of all elements in a container."""
     squares = [
@@ -271,6 +281,7 @@ def global_norm(updates: PyTree) -> Tracer:
     return math_functions.sqrt(total)
 
 
+@with_argument_errors
 def clip(max_delta: float) -> Transformation:
     """Return a transformation that clamps every element to [-max_delta, max_delta]."""
     check_numbers("clip", max_delta=max_delta)
@@ -282,6 +293,7 @@ def clip(max_delta: float) -> Transformation:
     return stateless(clip_updates)
 
 
+@with_argument_errors
 def clip_by_global_norm(max_norm: float) -> Transformation:
     """Return a transformation that scales all updates if their global norm exceeds `max_norm`.
 

@@ -1,5 +1,6 @@
 """Optimizers with their usual names. Learning rates are numbers or schedules."""
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.optim.gradient_scaling import (
     Mask,
     add_decayed_weights,
@@ -14,6 +15,7 @@ from shardir.frontend.optim.schedules import LearningRate
 from shardir.frontend.optim.transformations import Transformation, chain, identity
 
 
+@with_argument_errors
 def sgd(
     learning_rate: LearningRate, momentum: float | None = None, nesterov: bool = False
 ) -> Transformation:
@@ -22,6 +24,7 @@ def sgd(
     return chain(first, scale_by_learning_rate(learning_rate))
 
 
+@with_argument_errors
 def momentum(
     learning_rate: LearningRate, decay: float = 0.9, nesterov: bool = False
 ) -> Transformation:
@@ -29,6 +32,7 @@ def momentum(
     return sgd(learning_rate, decay, nesterov)
 
 
+@with_argument_errors
 def adam(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -44,6 +48,7 @@ def adam(
     )
 
 
+@with_argument_errors
 def adamw(
     learning_rate: LearningRate,
     b1: float = 0.9,
@@ -66,6 +71,7 @@ def adamw(
     )
 
 
+@with_argument_errors
 def rmsprop(
     learning_rate: LearningRate,
     decay: float = 0.9,
@@ -77,6 +83,7 @@ def rmsprop(
     return chain(scale_by_rms(decay, eps), scale_by_learning_rate(learning_rate), last)
 
 
+@with_argument_errors
 def adagrad(
     learning_rate: LearningRate, initial_accumulator_value: float = 0.1, eps: float = 1e-7
 ) -> Transformation:
@@ -87,6 +94,7 @@ def adagrad(
     )
 
 
+@with_argument_errors
 def lion(
     learning_rate: LearningRate,
     b1: float = 0.9,

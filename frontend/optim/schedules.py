@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shardir.frontend.argument_checks import check_real
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.operators import Operators
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion
@@ -30,11 +31,13 @@ LearningRate: TypeAlias = Scalar | Schedule
 """A number, or a schedule."""
 
 
+@with_argument_errors
 def constant_schedule(value: Scalar) -> Schedule:
     """Return the schedule that is always `value`."""
     return lambda count: value
 
 
+@with_argument_errors
 def polynomial_schedule(
     init_value: float,
     end_value: float,
@@ -64,6 +67,7 @@ def polynomial_schedule(
     return schedule
 
 
+@with_argument_errors
 def linear_schedule(
     init_value: float, end_value: float, transition_steps: int, transition_begin: int = 0
 ) -> Schedule:
@@ -71,6 +75,7 @@ def linear_schedule(
     return polynomial_schedule(init_value, end_value, 1, transition_steps, transition_begin)
 
 
+@with_argument_errors
 def exponential_decay(
     init_value: float,
     transition_steps: int,
@@ -105,6 +110,7 @@ def exponential_decay(
     return schedule
 
 
+@with_argument_errors
 def cosine_decay_schedule(
     init_value: float, decay_steps: int, alpha: float = 0.0, exponent: float = 1.0
 ) -> Schedule:
@@ -123,6 +129,7 @@ def cosine_decay_schedule(
     return schedule
 
 
+@with_argument_errors
 def piecewise_constant_schedule(
     init_value: float, boundaries_and_scales: Mapping[int, float] | None = None
 ) -> Schedule:
@@ -149,6 +156,7 @@ def piecewise_constant_schedule(
     return schedule
 
 
+@with_argument_errors
 def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> Schedule:
     """Return a schedule that applies schedules in sequence, each counting from its boundary."""
     for each in require_list("schedules of join_schedules", schedules):
@@ -173,6 +181,7 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
     return schedule
 
 
+@with_argument_errors
 def warmup_cosine_decay_schedule(
     init_value: float,
     peak_value: float,

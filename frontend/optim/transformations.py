@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.optim.argument_checks import as_array_leaves, check_numbers
@@ -30,6 +30,7 @@ class EmptyState(NamedTuple):
     """The state of a stateless transformation."""
 
 
+@with_argument_errors
 def stateless(fun: Callable[[PyTree, PyTree], PyTree]) -> Transformation:
     """Return the transformation that replaces updates by `fun(updates, params)`."""
     check_function("stateless", fun)
@@ -41,11 +42,13 @@ def stateless(fun: Callable[[PyTree, PyTree], PyTree]) -> Transformation:
     return Transformation(lambda params: EmptyState(), update)
 
 
+@with_argument_errors
 def identity() -> Transformation:
     """Return the transformation that returns updates unchanged."""
     return stateless(lambda updates, params: updates)
 
 
+@with_argument_errors
 def chain(*parts: Transformation) -> Transformation:
     """Return a transformation that applies `parts` in sequence; its state is a tuple of their
     states.

@@ -8,13 +8,13 @@ from typing import Any
 from shardir.display.byte_sizes import parse_bytes
 from shardir.errors import count_noun, os_error_reason
 from shardir.frontend.argument_checks import (
-    call_user_function,
     check_flag,
     check_integer,
     check_integers,
     check_positional_only,
 )
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import final
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
@@ -68,6 +69,7 @@ class Stage(AbstractContextManager["Stage"]):
         return f"stage({self.number})"
 
 
+@with_argument_errors
 def stage(number: int) -> Stage:
     """Return the mark of stage `number` of a pipeline, counted from 0.
 

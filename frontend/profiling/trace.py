@@ -17,6 +17,7 @@ from threading import get_ident
 from typing import Any, final
 
 from shardir.backends.numpy.profiling import ActivityRecorder, record_activities
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.profiling.profile_data import NamedSpan, ProfiledRun, run_events
 from shardir.frontend.profiling.trace_file import ProfilerError, write_trace
@@ -61,6 +62,7 @@ _running: list[_Trace] = []
 """The running trace, if there is one."""
 
 
+@with_argument_errors
 def start_trace(
     log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False,
     create_perfetto_trace: bool = False, profiler_options: None = None,
@@ -94,6 +96,7 @@ def start_trace(
     _running.append(_Trace(Path(log_dir), create_perfetto_trace))
 
 
+@with_argument_errors
 def stop_trace() -> None:
     """End the trace that `start_trace` began, and write its files; see there.
 
@@ -106,6 +109,7 @@ def stop_trace() -> None:
     _running.pop().stop()
 
 
+@with_argument_errors
 @contextmanager
 def trace(
     log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False,
@@ -150,6 +154,7 @@ class StepTraceAnnotation(TraceAnnotation):
     """A `TraceAnnotation` of a step of a training loop; `step_num` is its number."""
 
 
+@with_argument_errors
 def annotate_function(
     func: Callable[..., object], name: str | None = None, **decorator_kwargs: Any
 ) -> Callable[..., PyTree]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.errors import StructureError
 from shardir.frontend.numpy.creation.array_conversion import asarray
@@ -19,6 +20,7 @@ from shardir.frontend.tracing.promotion import DType
 __all__ = ["ravel_pytree"]
 
 
+@with_argument_errors
 def ravel_pytree(pytree: PyTree) -> tuple[PyTree, Callable[[PyTree], PyTree]]:
     """Return all elements in one array of rank 1, and the function that restores the pytree.
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import optree
 
-from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree.tree import NAMESPACE, PyTreeDef, flatten, map as map_tree
 from shardir.frontend.pytree.tree_checks import (
@@ -78,6 +80,7 @@ class CustomKeyEntry(optree.PyTreeEntry):
     """A key that the class of the container defines."""
 
 
+@with_argument_errors
 def flatten_with_path(
     tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, PyTree]], PyTreeDef]:
@@ -120,6 +123,7 @@ def _flatten_by_path(
     return chosen, PyTreeDef(spec)
 
 
+@with_argument_errors
 def leaves_with_path(
     tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, PyTree]]:
@@ -127,6 +131,7 @@ def leaves_with_path(
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
+@with_argument_errors
 def map_with_path(
     function: UserFunction,
     tree: PyTree,
@@ -149,6 +154,7 @@ def map_with_path(
     return map_tree(apply, paths, *rest, is_leaf=lambda x: isinstance(x, _PathLeaf))
 
 
+@with_argument_errors
 def keystr(keys: Iterable[KeyEntry], *, simple: bool = False, separator: str = "") -> str:
     """Return a path as Python text: `['layers'][0].w`.
 

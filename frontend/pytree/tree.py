@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import optree
 
 from shardir.errors import ShardirError
-from shardir.frontend.argument_checks import check_call_signature, check_flag
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.dict_order import NAMESPACE as NAMESPACE
 from shardir.frontend.pytree.tree_checks import (
@@ -41,6 +43,7 @@ IsLeaf = Callable[[PyTree], bool]
 _MISSING: object = object()
 
 
+@with_argument_errors
 def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[PyTree], PyTreeDef]:
     """Return the leaves of `tree`, and its structure.
 
@@ -159,6 +162,7 @@ def _sort_keys(keys: tuple[PyTree, ...]) -> tuple[PyTree, ...] | None:
         return None
 
 
+@with_argument_errors
 def unflatten(structure: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     """Return a pytree with `structure` and `leaves`.
 
@@ -168,16 +172,19 @@ def unflatten(structure: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     return structure.unflatten(check_leaves("tree.unflatten", structure, leaves))
 
 
+@with_argument_errors
 def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[PyTree]:
     """Return the leaves of `tree`, in order."""
     return flatten(tree, is_leaf)[0]
 
 
+@with_argument_errors
 def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> PyTreeDef:
     """Return the structure of `tree` without its leaves."""
     return flatten(tree, is_leaf)[1]
 
 
+@with_argument_errors
 def map(
     function: UserFunction, tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None
 ) -> PyTree:
@@ -205,11 +212,13 @@ def map(
         raise
 
 
+@with_argument_errors
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
     """Return whether every leaf is true; raise `ArgumentError` for an array of several elements."""
     return builtins.all(check_flag("a leaf of tree.all", leaf) for leaf in leaves(tree, is_leaf))
 
 
+@with_argument_errors
 def reduce(
     function: Callable[[PyTree, PyTree], PyTree],
     tree: PyTree,
@@ -233,6 +242,7 @@ def reduce(
         raise
 
 
+@with_argument_errors
 def reduce_associative(
     operation: Callable[[PyTree, PyTree], PyTree],
     tree: PyTree,
@@ -269,6 +279,7 @@ def _check_call_error(
         check_call_signature(function, f"the function of tree.{word}", args)
 
 
+@with_argument_errors
 def broadcast(prefix: PyTree, full: PyTree, is_leaf: IsLeaf | None = None) -> PyTree:
     """Return `full` with each leaf replaced by the leaf of `prefix` at or above it.
 
@@ -287,6 +298,7 @@ def broadcast(prefix: PyTree, full: PyTree, is_leaf: IsLeaf | None = None) -> Py
     return structure(full, is_leaf).unflatten(found)
 
 
+@with_argument_errors
 def transpose(outer: PyTreeDef, inner: PyTreeDef | None, tree: PyTree) -> PyTree:
     """Return `tree`, of structure `outer` of `inner`, as a pytree of structure `inner` of `outer`.
 
@@ -319,6 +331,7 @@ def is_registered(kind: type) -> bool:
     return optree.register_pytree_node.get(kind, namespace=NAMESPACE) is not None
 
 
+@with_argument_errors
 def register_node(
     kind: Class,
     flatten: Callable[[PyTree], tuple[Iterable[PyTree], PyTree]],
@@ -346,6 +359,7 @@ def _is_list_of_names(given: PyTree) -> bool:
     return listed and builtins.all(isinstance(name, str) for name in given)
 
 
+@with_argument_errors
 def static(**options: PyTree) -> Any:
     """Return a dataclass field that is part of the structure: `dataclasses.field` with
     `options`."""
@@ -353,6 +367,7 @@ def static(**options: PyTree) -> Any:
     return field(metadata=metadata, **options)
 
 
+@with_argument_errors
 def register_dataclass(
     kind: Class,
     data_fields: Sequence[str] | None = None,

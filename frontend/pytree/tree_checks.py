@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 
 import optree
 
-from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import optree
 
 from shardir.errors import count_noun
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.key_paths import (
@@ -92,6 +93,7 @@ FlattenFunction = Callable[[PyTree], tuple[Iterable[PyTree], PyTree]]
 UnflattenFunction = Callable[[PyTree, PyTree], PyTree]
 
 
+@with_argument_errors
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     """Return a pytree with the structure `treedef` and `leaves`.
 
@@ -107,11 +109,13 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[PyTree]) -> PyTree:
     return tree.unflatten(treedef, found)
 
 
+@with_argument_errors
 def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> bool:
     """Return whether no element is a container."""
     return all(tree.structure(x, is_leaf).is_leaf() for x in list_items("elements", iterable))
 
 
+@with_argument_errors
 def is_tree_node(x: object) -> bool:
     """Return whether objects of the class `x` are containers; or whether the object `x` is one."""
     if not isinstance(x, type):
@@ -120,6 +124,7 @@ def is_tree_node(x: object) -> bool:
     return is_registered or optree.is_namedtuple_class(x)
 
 
+@with_argument_errors
 def flatten_one_level(x: PyTree) -> tuple[Iterable[PyTree], PyTree]:
     """Return the children of a container and its auxiliary data; raises `StructureError` for a
     leaf."""
@@ -130,24 +135,28 @@ def flatten_one_level(x: PyTree) -> tuple[Iterable[PyTree], PyTree]:
     return found.children, tuple(rest) if type(x) is dict else rest
 
 
+@with_argument_errors
 def flatten_one_level_with_keys(x: PyTree) -> tuple[list[tuple[KeyEntry, PyTree]], PyTree]:
     """Return the children of a container with their keys, and its auxiliary data."""
     _, rest = flatten_one_level(x)
     return children_with_keys(x) or [], rest
 
 
+@with_argument_errors
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
     """Return the structures of the children."""
     check_structure("treedef_children", treedef)
     return treedef.children()
 
 
+@with_argument_errors
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
     """Return whether the structure is a single leaf."""
     check_structure("treedef_is_leaf", treedef)
     return treedef.is_leaf()
 
 
+@with_argument_errors
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """Return the structure of a tuple of pytrees."""
     found = list_items("elements of treedef_tuple", treedefs)
@@ -156,6 +165,7 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     return PyTreeDef(optree.treespec_tuple([each.spec for each in found], namespace=NAMESPACE))
 
 
+@with_argument_errors
 def register_pytree_node(
     nodetype: Class,
     flatten_func: FlattenFunction,
@@ -178,6 +188,7 @@ def register_pytree_node(
         tree.register_node(nodetype, flatten_func, unflatten_func)
 
 
+@with_argument_errors
 def register_pytree_node_class(cls: Class) -> Class:
     """Register a class with methods `tree_flatten` and `tree_unflatten` as a container; a
     decorator."""
@@ -190,6 +201,7 @@ def register_pytree_node_class(cls: Class) -> Class:
     return cls
 
 
+@with_argument_errors
 def register_pytree_with_keys(
     nodetype: Class,
     flatten_with_keys: FlattenFunction,
@@ -225,6 +237,7 @@ def register_pytree_with_keys(
         raise already_registered_error(kind) from None
 
 
+@with_argument_errors
 def register_pytree_with_keys_class(cls: Class) -> Class:
     """Register a class with `tree_flatten_with_keys` and `tree_unflatten` as a container; a
     decorator."""
@@ -242,6 +255,7 @@ def register_pytree_with_keys_class(cls: Class) -> Class:
     return cls
 
 
+@with_argument_errors
 def register_static(cls: Class) -> Class:
     """Register a class as a container without children; instances are part of the structure."""
     check_node_class("register_static", cls)

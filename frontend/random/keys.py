@@ -6,6 +6,7 @@ import numpy as np
 
 from shardir.caller_warnings import warn_caller
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import from_numpy
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -123,6 +124,7 @@ def _wrap_key_data(words: ArrayLike, dtype: str) -> Tracer:
     return keys_of(tracer, dtype)
 
 
+@with_argument_errors
 def wrap_key_data(
     key_bits_array: ArrayLike, *, impl: str | KeyType | None = None, dtype: DTypeLike | None = None
 ) -> Tracer:
@@ -138,6 +140,7 @@ def key_data(keys: ArrayLike) -> Tracer:
     return words_of(as_typed_keys(keys)[0])
 
 
+@with_argument_errors
 def key_impl(keys: ArrayLike) -> str:
     """Return the name of the implementation of keys; raise `RandomError` for other arrays."""
     kind = abstract_of(keys, "the key of key_impl").type
@@ -145,6 +148,7 @@ def key_impl(keys: ArrayLike) -> str:
     return (known or _implementation_of_words(kind)).name
 
 
+@with_argument_errors
 def key_dtype(impl_spec: str | KeyType | None = None) -> KeyType:
     """Return the element type of keys of an implementation, by default of that of the setting
     `default_prng_impl`."""
@@ -177,6 +181,7 @@ def _seed_key(seed: ArrayLike, offset: int) -> Tracer:
     return emit("concatenate", *halves, dim=0)
 
 
+@with_argument_errors
 def PRNGKey(
     seed: ArrayLike, *, impl: str | KeyType | None = None, dtype: DTypeLike | None = None
 ) -> Tracer:
@@ -248,6 +253,7 @@ def _find_implementation(impl: object, dtype: DTypeLike | None) -> KeyImplementa
     return IMPLEMENTATIONS_BY_NAME[requested]
 
 
+@with_argument_errors
 def key(
     seed: ArrayLike, *, impl: str | KeyType | None = None, dtype: DTypeLike | None = None
 ) -> Tracer:
@@ -269,6 +275,7 @@ def _split(key: ArrayLike, num: tuple[int, ...], scheme: str) -> Tracer:
     return words_of(result) if raw else result
 
 
+@with_argument_errors
 def split(key: ArrayLike, num: IntOrShape = 2) -> Tracer:
     """Return `num` new keys (an integer or a shape), derived from one key."""
     return _split(key, canonicalize_shape(num), str(counter_scheme()))
@@ -288,6 +295,7 @@ def _fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:
     return words_of(result) if raw else result
 
 
+@with_argument_errors
 def fold_in(key: ArrayLike, data: ArrayLike) -> Tracer:
     """Return a new key, derived from a key and an integer of 32 bits."""
     if type(data) is int:

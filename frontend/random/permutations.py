@@ -29,6 +29,7 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.ir.types import FLOATS, TensorType
 
 
+@with_argument_errors
 def permutation(
     key: ArrayLike,
     x: ArrayLike,

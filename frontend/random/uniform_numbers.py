@@ -3,6 +3,7 @@
 import numpy as np
 
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.numpy_conversion import is_number
 from shardir.frontend.dispatch.eager import public
@@ -115,6 +116,7 @@ def _unit_uniform(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None) -> 
     return draw_unit(require_single_key(key), canonicalize_shape(shape), float_dtype_name(dtype))
 
 
+@with_argument_errors
 def uniform(
     key: ArrayLike,
     shape: ShapeLike = (),
@@ -133,6 +135,7 @@ def uniform(
     return apply_out_sharding(_uniform(key, shape, dtype, minval, maxval), out_sharding)
 
 
+@with_argument_errors
 def randint(
     key: ArrayLike,
     shape: ShapeLike,

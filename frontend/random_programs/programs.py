@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from shardir.errors import ShardirError, suggest_name
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.random_programs.choices import Choices, SeededChoices
 from shardir.frontend.random_programs.pointwise import register_pointwise
@@ -31,6 +32,7 @@ class PassError(ShardirError, AssertionError):
     """A pipeline fails on a random program, or changes its results."""
 
 
+@with_argument_errors
 def random_program(
     seed: int,
     *,
@@ -71,6 +73,7 @@ def random_program(
     return Module((chosen,), (function,))
 
 
+@with_argument_errors
 def assert_pass_equivalent(
     pipeline: str,
     *,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardir import ops as ops  # declares the operations
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.random_programs.choices import Choices
 from shardir.frontend.random_programs.shardings import axis_parts, merge_axes
@@ -175,6 +176,7 @@ def runnable_operations(*, spmd: bool) -> list[str]:
     return [name for name in known if OPS[name].spmd is spmd]
 
 
+@with_argument_errors
 def sampler(*names: str) -> Callable[[Callable[[Scope, str], Any]], Callable[[Scope, str], Any]]:
     """Return a decorator that registers a function of (scope, name) as the sampler of these
     operations."""

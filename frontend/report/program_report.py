@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import final
 
 from shardir.errors import count_noun, os_error_reason
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.quoting import brief
 from shardir.frontend.report.build import ReportInput, build_report
 from shardir.frontend.report.model_explorer import to_model_explorer
@@ -94,6 +95,7 @@ def report(given: ReportInput) -> ProgramReport:
         return ProgramReport(build_report(given))
 
 
+@with_argument_errors
 def load(path: str | os.PathLike[str]) -> ProgramReport:
     """Return the report in an HTML or JSON file that `ProgramReport.save` wrote.
 

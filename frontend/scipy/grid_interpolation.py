@@ -8,6 +8,7 @@ from operator import and_, mul
 import numpy as np
 
 from shardir.errors import count_noun
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -37,6 +38,7 @@ class RegularGridInterpolator:
     concrete), another method, a fill value of a wider kind than the values, and `bounds_error`.
     """
 
+    @with_argument_errors
     def __init__(
         self,
         points: Sequence[ArrayLike],

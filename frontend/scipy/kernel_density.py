@@ -8,6 +8,7 @@ from collections.abc import Callable
 from math import log, pi
 from typing import NoReturn
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
@@ -50,6 +51,7 @@ class gaussian_kde:
     inv_cov: Tracer
     """The inverse of `covariance`."""
 
+    @with_argument_errors
     def __init__(
         self,
         dataset: ArrayLike,

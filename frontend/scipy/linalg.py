@@ -6,6 +6,7 @@ Arguments that permit SciPy to overwrite operands or to skip checks are accepted
 from typing import TypeVar
 
 from shardir.frontend.argument_checks import check_least_rank
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
@@ -93,6 +94,7 @@ def cholesky(
     return factor if lower else conjugate_transpose(factor)
 
 
+@with_argument_errors
 def cho_factor(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Tracer, bool]:
@@ -100,6 +102,7 @@ def cho_factor(
     return cholesky(a, lower), lower
 
 
+@with_argument_errors
 def cho_solve(
     c_and_lower: tuple[ArrayLike, bool],
     b: ArrayLike,
@@ -217,6 +220,7 @@ def lu_factor(
     return packed, pivots
 
 
+@with_argument_errors
 def lu_solve(
     lu_and_piv: tuple[ArrayLike, ArrayLike],
     b: ArrayLike,

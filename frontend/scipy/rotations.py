@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import api as snp
@@ -237,6 +238,7 @@ class Slerp(_SlerpFields):
 
     __slots__ = ()
 
+    @with_argument_errors
     def __new__(
         cls, times: Any, timedelta: Any = None, rotations: Any = None, rotvecs: Any = None
     ) -> "Slerp":

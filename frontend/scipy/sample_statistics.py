@@ -8,6 +8,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -48,6 +49,7 @@ class _Runs(NamedTuple):
     ends: Tracer
 
 
+@with_argument_errors
 def mode(
     a: ArrayLike, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False
 ) -> ModeResult:
@@ -73,6 +75,7 @@ def _mode(a: ArrayLike, axis: int | None, keepdims: bool) -> tuple[Tracer, Trace
     return reshape(value, shape), as_indices(reshape(count, shape))
 
 
+@with_argument_errors
 def rankdata(
     a: ArrayLike, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"
 ) -> Tracer:

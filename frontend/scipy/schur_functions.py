@@ -3,8 +3,10 @@
 import numpy as np
 
 from shardir.errors import count_noun
-from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.control_flow.loops import fori_loop
@@ -183,6 +185,7 @@ def qr_multiply(
     return product.reshape(-1) if is_vector else product, r
 
 
+@with_argument_errors
 def funm(A: ArrayLike, func: UserFunction, disp: bool = True) -> PyTree:
     """Return a function of a square matrix, which `func` computes of its eigenvalues, elementwise.
 

@@ -211,6 +211,7 @@ def _check_rows(name: str, n: object, least: int = 0, most: int = MAX_ROWS) -> i
     return check_integer(f"the number of rows of {name}", n, least, most)
 
 
+@with_argument_errors
 def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> Tracer:
     """Return the matrix of the discrete Fourier transform of n elements; `scale` is "sqrtn", "n" or
     None, `dtype` a complex element type.
@@ -230,6 +231,7 @@ def dft(n: int, scale: str | None = None, *, dtype: DTypeLike | None = None) -> 
     return asarray(scaled, dtype)
 
 
+@with_argument_errors
 def hadamard(n: int, dtype: DTypeLike = int) -> Tracer:
     """Return the Hadamard matrix of 1 and -1 with orthogonal rows; n is a power of two."""
     size = _check_rows("hadamard", n)
@@ -257,12 +259,14 @@ def helmert(n: int, full: bool = False) -> Tracer:
     return asarray(matrix if full else matrix[1:])
 
 
+@with_argument_errors
 def hilbert(n: int) -> Tracer:
     """Return the matrix of 1 / (i + j + 1)."""
     size = np.arange(_check_rows("hilbert", n))
     return asarray(1 / (size[:, None] + size[None] + 1.0))
 
 
+@with_argument_errors
 def invhilbert(n: int, exact: bool = False) -> Tracer:
     """Return the inverse of `hilbert`; with `exact` as integers."""
     exact = check_flag("exact of invhilbert", exact)
@@ -280,6 +284,7 @@ def invhilbert(n: int, exact: bool = False) -> Tracer:
     return asarray(np.array(rows, int if exact else float).reshape(size, size))
 
 
+@with_argument_errors
 def pascal(n: int, kind: str | None = None) -> Tracer:
     """Return Pascal's triangle as a matrix: "lower", "upper", or "symmetric", their product."""
     return asarray(_pascal("pascal", n, kind), np.float32)
@@ -302,6 +307,7 @@ def _pascal(name: str, n: int, kind: str | None) -> NumpyArray:
     return matrix.T if kind == "upper" else matrix
 
 
+@with_argument_errors
 def invpascal(n: int, kind: str | None = None) -> Tracer:
     """Return the inverse of `pascal`."""
     symmetric = kind is None or (isinstance(kind, str) and kind == "symmetric")

@@ -14,10 +14,11 @@ import numpy as np
 
 from shardir.caller_warnings import warn_caller
 from shardir.errors import count_noun
-from shardir.frontend.argument_checks import call_user_function, check_integer, check_integers
+from shardir.frontend.argument_checks import check_integer, check_integers
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.elementwise import complex

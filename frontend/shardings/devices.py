@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardir.backends.device_shards import get_device_backend
-from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.argument_errors import locate_errors, with_argument_errors
 from shardir.frontend.config import config
 from shardir.frontend.distributed.launcher_environment import warn_if_launched_together
 from shardir.frontend.distributed.processes import process_group
@@ -169,11 +169,13 @@ def local_devices(process_index: int | None = None, backend: str | None = None) 
     return [device for device in devices(backend) if device.process_index == index]
 
 
+@with_argument_errors
 def device_count(backend: str | None = None) -> int:
     """Return the number of devices."""
     return len(devices(backend))
 
 
+@with_argument_errors
 def local_device_count(backend: str | None = None) -> int:
     """Return the number of devices of this process."""
     return len(local_devices(backend=backend))
@@ -186,6 +188,7 @@ def how_to_add_devices(backend: str, count: int) -> str:
     return get_device_backend(backend).how_to_add_devices(count)
 
 
+@with_argument_errors
 def default_backend() -> str:
     """Return the default platform of arrays."""
     return config.shown_platform

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.errors import ShardingError
 from shardir.frontend.shardings.axis_type import AxisType
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, current_mesh
@@ -57,6 +58,7 @@ def check_no_manual_axes(sharding: Sharding, rank: int) -> None:
                     )
 
 
+@with_argument_errors
 def get_abstract_mesh() -> Mesh:
     """Return the axes of the entered mesh without its devices; no axes if no mesh is entered.
 

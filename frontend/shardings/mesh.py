@@ -38,6 +38,7 @@ from shardir.frontend.shardings.devices import (
     find_abstract_device,
     how_to_add_devices,
 )
+from shardir.frontend.source_locations import with_location
 
 DeviceArray = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
 
@@ -228,6 +229,34 @@ class Mesh(metaclass=_InternedMeta):
         """The devices of this process, in the order of `device_assignment`."""
         here = process_group().index
         return [device for device in self.device_assignment if device.process_index == here]
+
+    @property
+    def local_mesh(self) -> "Mesh":
+        """The part of the mesh with the devices of this process.
+
+        Raises `MeshError` if they are not a contiguous block of the mesh, and for an
+        `AbstractMesh`, whose devices belong to no process.
+        """
+        if isinstance(self, AbstractMesh):
+            raise MeshError(
+                with_location(
+                    f"{self} has no devices of this process; use a Mesh of devices() instead"
+                )
+            )
+        here = process_group().index
+        is_local = np.array(
+            [device is not None and device.process_index == here for device in self.devices.flat]
+        ).reshape(self.devices.shape)
+        places = np.nonzero(is_local)
+        block = tuple(slice(place.min(), place.max() + 1) for place in places if place.size)
+        if not is_local.any() or not is_local[block].all():
+            raise MeshError(
+                with_location(
+                    f"the devices of process {here} are no contiguous block of {self}; arrange "
+                    "the devices of each process next to each other, as make_mesh does"
+                )
+            )
+        return Mesh(self.devices[block], self.axis_names, self.axis_types)
 
     @property
     def is_multi_process(self) -> bool:

@@ -4,7 +4,7 @@ block."""
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from shardir.errors import count_noun
-from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.argument_errors import locate_errors, with_argument_errors
 from shardir.frontend.errors import MeshError
 from shardir.frontend.shardings.mesh import (
     Mesh,
@@ -154,6 +154,7 @@ def _use_axis_types(mesh: Mesh) -> AbstractContextManager[None]:
     return types.use_axis_types(mesh)
 
 
+@with_argument_errors
 def get_mesh() -> Mesh:
     """Return the entered mesh; raises `MeshError` if there is none."""
     mesh = current_mesh()

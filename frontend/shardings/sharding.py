@@ -13,12 +13,13 @@ from math import prod
 from typing import Self, final
 
 from shardir.errors import count_noun
-from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer, is_one_of
+from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors, with_argument_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NoMeshError, ShardingError
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import Device
+from shardir.frontend.shardings.memory_kinds import check_memory_kind
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh, current_mesh
 from shardir.frontend.shardings.partition_spec import UNCONSTRAINED, PartitionSpec, Unconstrained
 from shardir.frontend.shardings.sub_axes import (
@@ -36,18 +37,6 @@ DimensionSharding = SubAxes | Unconstrained
 
 def _check_rank(given: int) -> int:
     return check_integer("ndim of is_equivalent_to", given, 0, MAX_RANK)
-
-
-def check_memory_kind(memory_kind: str | None) -> None:
-    """Raise `ShardingError` unless `memory_kind` is the memory of the devices, or `None`."""
-    if memory_kind is not None and not is_one_of(memory_kind, ("device",)):
-        raise ShardingError(
-            with_location(
-                f"the memory kind {brief(memory_kind)} is not supported: arrays are in the memory "
-                'of their devices, "device"; to keep an array in host memory, convert it with '
-                "numpy.asarray"
-            )
-        )
 
 
 class Sharding(ABC):
@@ -282,11 +271,6 @@ class Sharding(ABC):
         ]
 
 
-def is_resolved(sharding: Sharding, rank: int) -> bool:
-    """Return whether a sharding states the devices of every dimension: none is unconstrained."""
-    return all(axes is not UNCONSTRAINED for axes in sharding.sub_axes(rank))
-
-
 def _merge_sub_axes(dim_axes: tuple[DimensionSharding, ...]) -> list[DimensionSharding]:
     return [UNCONSTRAINED if axes is UNCONSTRAINED else merge_sub_axes(axes) for axes in dim_axes]
 
@@ -298,6 +282,7 @@ class SingleDeviceSharding(Sharding):
     device: Device
     """The device that holds the whole array."""
 
+    @with_argument_errors
     def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
         check_memory_kind(memory_kind)
         if not isinstance(device, Device):
@@ -459,16 +444,6 @@ class NamedSharding(Sharding):
         # The text of JAX, except that a mesh states the order of its devices.
         memory = "" if isinstance(self.mesh, AbstractMesh) else f", memory_kind={self.memory_kind}"
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec}{memory})"
-
-
-def check_holds_partial_sums(sharding: Sharding, what: str) -> None:
-    """Raise `ShardingError` that begins with `what` for partial sums on devices of several
-    processes."""
-    if sharding.has_partial_sums and not sharding.is_fully_addressable:
-        raise ShardingError(
-            f"{what} with {sharding}: its devices belong to several processes, and partial sums "
-            "of arrays must be in one; reshard the value inside of jit (sharding.reshard)"
-        )
 
 
 @with_argument_errors

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import NamedTuple
 
-from shardir.frontend.argument_checks import call_user_function, check_integer, check_real
+from shardir.frontend.argument_checks import check_integer, check_real
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.control_flow.loops import while_loop

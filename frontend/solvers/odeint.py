@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import TypeAlias
 
-from shardir.frontend.argument_checks import call_user_function, check_real
+from shardir.frontend.argument_checks import check_real
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError, NotAnArrayError, ShapeError

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardir.errors import ShardirError, os_error_reason
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.stories.pipeline_check import (
     parse_valid_program,
     result_difference,
@@ -130,6 +131,7 @@ class Story:
         return join_sections(result)
 
 
+@with_argument_errors
 def read_story(path: str | os.PathLike[str]) -> Story:
     """Return the story of a file; raise `StoryError` if the file has none."""
     file = Path(path)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.argument_checks import canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import DTypeLike
@@ -56,6 +57,7 @@ class ShapedArray:
     manual_axis_type: ManualAxisType
     """The manual axes along which the value varies, inside of `shard_map` with `check_vma`."""
 
+    @with_argument_errors
     def __init__(
         self,
         shape: Sequence[int],
@@ -155,6 +157,7 @@ def _explicit_spec(sharding: NamedSharding, rank: int) -> PartitionSpec:
     return PartitionSpec(*dims, unreduced=unreduced, reduced=reduced)
 
 
+@with_argument_errors
 def typeof(x: object) -> ShapedArray:
     """Return the type of an array, a number, or a traced value.
 

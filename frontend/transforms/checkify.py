@@ -5,8 +5,9 @@ from functools import wraps
 
 import numpy as np
 
-from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.debugging import check_format_fits
 from shardir.frontend.dispatch.execution_context import check_indices
 from shardir.frontend.dispatch.temporary_programs import run_temporary
@@ -151,6 +152,7 @@ def _emit_check(pred: object, made: Check, values: Sequence[object]) -> None:
     emit_results("callback", *tracers, function=HostFunction("check", made), result=())
 
 
+@with_argument_errors
 def debug_check(pred: object, msg: str, *fmt_args: object, **fmt_kwargs: object) -> None:
     """Check as `check` does, but only inside of `checkify`: elsewhere it has no effect."""
     _emit_check(
@@ -160,6 +162,7 @@ def debug_check(pred: object, msg: str, *fmt_args: object, **fmt_kwargs: object)
     )
 
 
+@with_argument_errors
 def check_error(error: Error) -> None:
     """Check that `error` has no failed check: raise it, or make it one of the enclosing program."""
     if not isinstance(error, Error):

@@ -6,7 +6,8 @@ from typing import final
 import numpy as np
 
 from shardir.errors import DifferentiateError, count_noun
-from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -45,6 +46,7 @@ class custom_jvp(CustomFunction[Result]):
     loops. Raises `DifferentiateError` for a missing rule or an invalid result of the rule.
     """
 
+    @with_argument_errors
     def __init__(
         self,
         fun: Callable[..., Result],

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Final, final
 
 import numpy as np
 
 from shardir.errors import DifferentiateError, count_noun
-from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import is_number
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -64,6 +65,7 @@ class custom_vjp(CustomFunction[PyTree]):
     loops. Raises `DifferentiateError` for a missing rule or an invalid result of the rule.
     """
 
+    @with_argument_errors
     def __init__(
         self, fun: UserFunction, nondiff_argnums: object = (), nondiff_argnames: object = ()
     ) -> None:
@@ -262,6 +264,7 @@ def _gradient_leaves(gradient: object, structure: tree.PyTreeDef, what: str) -> 
     return leaves
 
 
+@with_argument_errors
 def custom_gradient(fun: UserFunction) -> UserFunction:
     """Return a differentiable function from one that returns `(results, rule)`.
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import final
 
 from shardir.errors import VectorizeError
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.dispatch.traced_calls import result_tracer
 from shardir.frontend.errors import ArgumentError, BatchError
@@ -37,6 +38,7 @@ class custom_vmap(CustomFunction[PyTree]):
     an invalid result of the rule.
     """
 
+    @with_argument_errors
     def __init__(self, fun: UserFunction) -> None:
         if not callable(fun):
             raise ArgumentError(with_location(f"custom_vmap takes a function, got {fun!r}"))

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.argument_checks import call_user_function, check_call_signature
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function, check_call_signature
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_structure import format_structure

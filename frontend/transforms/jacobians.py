@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.numpy.creation import diagonal_matrices, filling, ranges
 from shardir.frontend.numpy.elementwise import selection
@@ -36,6 +38,7 @@ InnerFunction = Callable[..., tuple[PyTree, PyTree]]
 """A function from the differentiable leaves to results and auxiliary data."""
 
 
+@with_argument_errors
 def jacfwd(
     fun: UserFunction,
     argnums: ArgNums = 0,
@@ -71,6 +74,7 @@ def jacfwd(
     return _jacobian("jacfwd", fun, argnums, has_aux, holomorphic, columns)
 
 
+@with_argument_errors
 def jacrev(
     fun: UserFunction,
     argnums: ArgNums = 0,
@@ -175,6 +179,7 @@ def _per_device_rows(
     return [[part[i] for part in picked] for i in range(len(parts))]
 
 
+@with_argument_errors
 def hessian(
     fun: UserFunction,
     argnums: ArgNums = 0,

@@ -11,9 +11,10 @@ compare this with propagating all coefficients at once).
 from collections.abc import Callable, Sequence
 from math import factorial
 
-from shardir.frontend.argument_checks import call_user_function, check_call_signature, check_flag
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function, check_call_signature
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ArgumentError

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree.tree_checks import check_function
 from shardir.frontend.pytree_types import PyTree, UserFunction

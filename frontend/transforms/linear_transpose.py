@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.argument_checks import call_user_function
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.inspection import eval_shape
 from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.dispatch.traced_calls import result_tracer

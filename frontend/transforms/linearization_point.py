@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from shardir.errors import DifferentiateError
-from shardir.frontend.argument_checks import check_call_signature, check_flag
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.dispatch.temporary_programs import append_foreign_block, run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, NotAnArrayError

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardir.frontend.argument_checks import call_user_function, check_flag
+from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
@@ -292,6 +294,7 @@ def _trace_checkpoint(
     return tree.unflatten(found[-1], set_weak_types(result, weak))
 
 
+@with_argument_errors
 def checkpoint_name(x: object, name: str) -> PyTree:
     """Return `x`, a pytree of arrays, under a name by which a checkpoint policy may save it."""
     if not isinstance(name, str):

@@ -4,7 +4,7 @@ import builtins
 from collections.abc import Iterator, Sequence
 
 from shardir import ops as specs
-from shardir.frontend.argument_checks import call_user_function
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import NotAnArrayError
 from shardir.frontend.pytree import tree

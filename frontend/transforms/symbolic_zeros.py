@@ -15,6 +15,7 @@ from shardir.frontend.transforms.custom_vjp import CustomVJPPrimal
 from shardir.frontend.transforms.differentiated_arguments import FLOAT0
 
 
+@with_argument_errors
 def custom_vjp_primal_tree_values(tree_of_primals: PyTree) -> PyTree:
     """Return the arguments of a forward rule with `symbolic_zeros` as plain values.
 

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shardir.errors import VectorizeError, count_noun
-from shardir.frontend.argument_checks import call_user_function, check_integer
+from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.temporary_programs import run_temporary
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError

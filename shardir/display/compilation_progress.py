@@ -4,7 +4,7 @@ Each compilation stage calls `report`; without a callback that does nothing.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import perf_counter
@@ -40,8 +40,7 @@ _listener: ContextVar[Callable[[Progress], object] | None] = ContextVar("listene
 _program: ContextVar[tuple[str, float] | None] = ContextVar("program", default=None)
 
 
-@contextmanager
-def progress(callback: Callable[[Progress], object]) -> Iterator[None]:
+def progress(callback: Callable[[Progress], object]) -> AbstractContextManager[None]:
     """Call `callback` with a `Progress` for every part of a compilation inside the block.
 
     Compilations in other threads are not reported. An exception from the callback aborts the
@@ -50,6 +49,11 @@ def progress(callback: Callable[[Progress], object]) -> Iterator[None]:
     """
     if not callable(callback):
         raise ReportingError(f"progress calls a function of one Progress, got {callback!r}")
+    return _listen(callback)
+
+
+@contextmanager
+def _listen(callback: Callable[[Progress], object]) -> Iterator[None]:
     token = _listener.set(callback)
     try:
         yield

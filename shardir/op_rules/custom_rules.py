@@ -12,7 +12,7 @@ starts.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -75,15 +75,19 @@ def register_rule(
     _process[name] = rule
 
 
-@contextmanager
-def rules(stated: Mapping[str, str | ShardingRule]) -> Iterator[None]:
+def rules(stated: Mapping[str, str | ShardingRule]) -> AbstractContextManager[None]:
     """Use the given rules, keyed by operation name, in a block; inner blocks take precedence."""
     if not isinstance(stated, Mapping):
         raise RuleError(f"rules takes a dictionary from names to rules, got {stated!r}")
     read = {name: sharding_rule(r) if isinstance(r, str) else r for name, r in stated.items()}
     for name, rule in read.items():
         _check(name, rule)
-    token = _block.set({**_block.get(), **read})
+    return _use_rules(read)
+
+
+@contextmanager
+def _use_rules(added: Mapping[str, ShardingRule]) -> Iterator[None]:
+    token = _block.set({**_block.get(), **added})
     try:
         yield
     finally:

@@ -100,7 +100,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: random.key_impl("a"),
         NotAnArrayError,
-        "the key of key_impl is 'a' of type str, which is not an array",
+        "argument keys of key_impl is 'a' of type str, which is not an array",
     ),
     (
         lambda: random.key_impl(X),

@@ -14,7 +14,6 @@ from shardir import NamedSharding, PartitionSpec as P, lax, numpy as snp, optim,
 from shardir.errors import (
     OperationTypeError,
     OutOfMemoryError,
-    ParseError,
     PipelineError,
     ShardirError,
 )
@@ -479,7 +478,7 @@ def test_comparison_with_a_value_that_is_no_array_is_false() -> None:
 
 
 def test_parameters_for_text_require_strings() -> None:
-    with pytest.raises(ParseError, match=r"^a program is text, got 3\n"):
+    with pytest.raises(ArgumentError, match=r"^a program is text, got 3\n.*test_argument_errors"):
         sd.parse(3)  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match=r"^a pipeline is a string, got 3$"):
         Pipeline.parse(3)  # type: ignore[arg-type]

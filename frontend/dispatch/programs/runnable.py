@@ -50,7 +50,8 @@ from shardir.frontend.errors import NotAnArrayError, NumberRangeError
 from shardir.frontend.pytree_types import PyTree
 from shardir.frontend.setting_values import WIDE_FLOATS
 from shardir.frontend.shardings.devices import abstract_device_error, is_abstract_assignment
-from shardir.frontend.shardings.sharding import Sharding, check_holds_partial_sums, is_resolved
+from shardir.frontend.shardings.sharding import Sharding
+from shardir.frontend.shardings.sharding_checks import check_holds_partial_sums, is_resolved
 from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Module
 from shardir.ir.types import TensorType

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardir import ops
 from shardir.errors import ShardirError, count_noun
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -194,6 +195,7 @@ def _load_keys(x: Tracer, dtype: str) -> Tracer:
     return keys
 
 
+@with_argument_errors
 def export(
     fun_jit: UserFunction,
     *,
@@ -237,6 +239,7 @@ def export(
     return export_call
 
 
+@with_argument_errors
 def default_export_platform() -> str:
     """Return the platform that `export` states by default."""
     return default_backend()
@@ -289,6 +292,7 @@ def _read_structure(described: object) -> tree.PyTreeDef:
     return tree.flatten(build(described))[1]
 
 
+@with_argument_errors
 def deserialize(blob: bytes | bytearray) -> Exported:
     """Return the program of `serialize`; programs of `jax.export` need an installed JAX.
 

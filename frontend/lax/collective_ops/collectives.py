@@ -159,6 +159,7 @@ def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups = None) ->
     return _map_leaves(x, lambda leaf: _all_reduce(leaf, named, members, "min"))
 
 
+@with_argument_errors
 def axis_size(axis_name: AxisName) -> int:
     """Return the number of positions along the axis or axes."""
     return axes_size(resolve_axis_names(axis_name, "axis_size"))
@@ -426,6 +427,7 @@ def pswapaxes(
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
+@with_argument_errors
 def pvary(x: PyTree, axis_name: AxisName) -> PyTree:
     """Return `x` as a value that varies along the axes.
 
@@ -448,6 +450,7 @@ _REMEDIES = {
 """The remedy in the error for a cast to a type that only values outside of `shard_map` have."""
 
 
+@with_argument_errors
 def pcast(x: PyTree, axis_name: AxisName | None = None, *, to: str) -> PyTree:
     """Return `x` as a value that varies along the axes (`to="varying"`); see `pvary`.
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.dispatch.traced_calls import is_array_like
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.pytree import tree

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from shardir.frontend.argument_checks import call_user_function, check_call_signature
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import call_user_function, check_call_signature
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ControlFlowError
 from shardir.frontend.lax.control_flow.body_tracing import (

@@ -9,9 +9,10 @@ from operator import index
 
 import numpy as np
 
-from shardir.frontend.argument_checks import call_user_function, check_call_signature, check_integer
+from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import call_user_function, check_call_signature
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ControlFlowError, NumberRangeError
 from shardir.frontend.lax.control_flow.body_tracing import (

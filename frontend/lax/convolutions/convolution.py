@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError, ShardirError, count_noun
 from shardir.frontend.argument_checks import as_items, check_integers
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
@@ -99,6 +100,7 @@ def check_positive_integers(what: str, given: object, rank: int) -> tuple[int, .
     return tuple(map(int, steps))
 
 
+@with_argument_errors
 def padtype_to_pads(
     in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -110,6 +112,7 @@ def padtype_to_pads(
     return list(resolve_padding(padding, sizes, windows, strides))
 
 
+@with_argument_errors
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: object
 ) -> ConvDimensionNumbers:
@@ -268,6 +271,7 @@ def _dilated_sizes(shape: Sequence[int], dims: Sequence[int], dilation: Sequence
     return [(shape[d] - 1) * by + 1 for d, by in zip(dims, dilation, strict=True)]
 
 
+@with_argument_errors
 def conv(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -282,6 +286,7 @@ def conv(
     )
 
 
+@with_argument_errors
 def conv_with_general_padding(
     lhs: ArrayLike,
     rhs: ArrayLike,

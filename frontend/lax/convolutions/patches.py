@@ -5,6 +5,7 @@ from math import prod
 import numpy as np
 
 from shardir.errors import OperationTypeError
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.lax.contraction import dot_general
 from shardir.frontend.lax.convolutions.convolution import (
@@ -20,6 +21,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
 
+@with_argument_errors
 def conv_general_dilated_patches(
     lhs: ArrayLike, filter_shape: object, window_strides: object, padding: object,
     lhs_dilation: object = None, rhs_dilation: object = None,
@@ -60,6 +62,7 @@ def conv_general_dilated_patches(
     )
 
 
+@with_argument_errors
 def conv_general_dilated_local(
     lhs: ArrayLike, rhs: ArrayLike, window_strides: object, padding: object, filter_shape: object,
     lhs_dilation: object = None, rhs_dilation: object = None,

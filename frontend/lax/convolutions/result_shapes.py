@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from shardir.frontend.argument_checks import check_integer, check_integers
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.convolutions.conv_transpose import transpose_padding
 from shardir.frontend.lax.convolutions.convolution import (
@@ -18,6 +19,7 @@ from shardir.frontend.source_locations import with_location
 ShapeTuple = tuple[int, ...]
 
 
+@with_argument_errors
 def conv_general_permutations(
     dimension_numbers: object,
 ) -> tuple[ShapeTuple, ShapeTuple, ShapeTuple]:
@@ -30,6 +32,7 @@ def conv_general_permutations(
     return numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
 
 
+@with_argument_errors
 def conv_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
@@ -44,6 +47,7 @@ def conv_shape_tuple(
     return (x[0] // groups, w[0], *sizes)
 
 
+@with_argument_errors
 def conv_general_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
@@ -58,6 +62,7 @@ def conv_general_shape_tuple(
     return _order_dims(conv_shape_tuple(x, w, window_strides, padding), numbers)
 
 
+@with_argument_errors
 def conv_transpose_shape_tuple(
     lhs_shape: Sequence[int],
     rhs_shape: Sequence[int],
@@ -80,6 +85,7 @@ def conv_transpose_shape_tuple(
     return _order_dims((batch, out, *spatial), numbers)
 
 
+@with_argument_errors
 def reduce_window_shape_tuple(
     operand_shape: Sequence[int],
     window_dimensions: Sequence[int],

@@ -7,10 +7,11 @@ import numpy as np
 
 from shardir import ops
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import check_function
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import check_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
 from shardir.frontend.lax.control_flow.tree_reduction import reduce_pairwise
@@ -156,6 +157,7 @@ def _combine_leaves(
     return combine
 
 
+@with_argument_errors
 def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Tracer:
     """Return the exclusive or of the elements along `axes`, which are integers or bools."""
     like = abstract_of(operand, "operand of reduce_xor").type
@@ -163,6 +165,7 @@ def reduce_xor(operand: ArrayLike, axes: AxisLike) -> Tracer:
     return result
 
 
+@with_argument_errors
 def reduce_window(
     operand: PyTree,
     init_value: PyTree,

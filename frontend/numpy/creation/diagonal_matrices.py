@@ -5,6 +5,7 @@ from operator import index
 import numpy as np
 
 from shardir.errors import OperationTypeError, count_noun
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.dispatch.eager import public
@@ -28,6 +29,7 @@ from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import INTEGERS
 
 
+@with_argument_errors
 def eye(
     N: int,
     M: int | None = None,
@@ -85,6 +87,7 @@ def _matrix_sizes(N: int, M: int | None) -> tuple[int, int]:
     return rows, columns
 
 
+@with_argument_errors
 def identity(n: int, dtype: DTypeLike | None = None) -> Tracer:
     """Return the n x n identity matrix."""
     return eye(n, dtype=dtype)

@@ -5,11 +5,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shardir.frontend.argument_checks import as_integer, call_user_function, canonicalize_shape
+from shardir.frontend.argument_checks import as_integer, canonicalize_shape
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.numpy_conversion import is_number
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy.creation.array_conversion import asarray
@@ -49,6 +51,7 @@ def _check_count(name: str, num: object) -> int:
     return count
 
 
+@with_argument_errors
 def linspace(
     start: ArrayLike, stop: ArrayLike, num: int = 50, endpoint: bool = True, retstep: bool = False,
     dtype: DTypeLike | None = None, axis: int = 0, *, device: ShardingRequest = None,
@@ -158,6 +161,7 @@ def logspace(
     return result if dtype is None else convert(result, dtype_of(dtype))
 
 
+@with_argument_errors
 def geomspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -257,6 +261,7 @@ def _fromfunction(
     )
 
 
+@with_argument_errors
 def fromfunction(
     function: UserFunction, shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: PyTree
 ) -> PyTree:

@@ -3,14 +3,11 @@
 import numpy as np
 
 from shardir.errors import OperationTypeError
-from shardir.frontend.argument_checks import (
-    MAX_RANK,
-    call_user_function,
-    check_integer,
-    check_not_in_place,
-)
+from shardir.frontend.argument_checks import MAX_RANK, check_integer, check_not_in_place
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import filling
@@ -26,6 +23,7 @@ from shardir.frontend.tracing.tracer import Tracer
 MAX_INDEX = (1 << 31) - 1
 
 
+@with_argument_errors
 def diag_indices(n: int, ndim: int = 2) -> tuple[Tracer, ...]:
     """Return the indices of the main diagonal of an array with `ndim` dimensions of size `n`."""
     size = _check_size(n, "n of diag_indices")
@@ -39,6 +37,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Tracer, ...]:
     return (arange(size),) * rank
 
 
+@with_argument_errors
 def diag_indices_from(arr: ArrayLike) -> tuple[Tracer, ...]:
     """Return the indices of the main diagonal of `arr`, whose dimensions must have one size."""
     shape = abstract_of(arr, "argument arr of diag_indices_from").type.shape
@@ -51,11 +50,13 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Tracer, ...]:
     return diag_indices(shape[0], len(shape))
 
 
+@with_argument_errors
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tracer, ...]:
     """Return the indices of the lower triangle, up to diagonal `k`, of an n by m array."""
     return _triangle_indices("tril_indices", n, k, m, True)
 
 
+@with_argument_errors
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Tracer, ...]:
     """Return the indices of the upper triangle, from diagonal `k` on, of an n by m array."""
     return _triangle_indices("triu_indices", n, k, m, False)
@@ -92,11 +93,13 @@ def _check_size(number: ArrayLike, what: str) -> int:
     return result
 
 
+@with_argument_errors
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Tracer, ...]:
     """Return the indices of the lower triangle of a matrix; see `tril_indices`."""
     return _triangle_indices("tril_indices_from", *_matrix_size("tril_indices_from", arr, k), True)
 
 
+@with_argument_errors
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Tracer, ...]:
     """Return the indices of the upper triangle of a matrix; see `triu_indices`."""
     return _triangle_indices("triu_indices_from", *_matrix_size("triu_indices_from", arr, k), False)
@@ -110,6 +113,7 @@ def _matrix_size(name: str, arr: ArrayLike, k: int) -> tuple[int, int, int]:
     return shape[-2], k, shape[-1]
 
 
+@with_argument_errors
 def mask_indices(
     n: int, mask_func: UserFunction, k: int = 0, *, size: int | None = None
 ) -> tuple[Tracer, ...]:
@@ -127,6 +131,7 @@ def mask_indices(
     return nonzero(mask, size=size)
 
 
+@with_argument_errors
 def fill_diagonal(
     a: ArrayLike, val: object, wrap: bool = False, *, inplace: bool = False
 ) -> Tracer:

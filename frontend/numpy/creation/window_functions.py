@@ -12,6 +12,7 @@ import numpy as np
 from shardir.backends.storage import Storage
 from shardir.errors import ShardirError
 from shardir.frontend.argument_checks import as_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.arrays.array import Array, make_uncommitted_array
 from shardir.frontend.arrays.array_types import ArrayLike
@@ -36,26 +37,31 @@ MAX_TRACED_WINDOW_BYTES = 1 << 20
 """Size of the longest window that is a constant of a traced program; programs compute others."""
 
 
+@with_argument_errors
 def bartlett(M: int) -> Tracer:
     """Return the Bartlett (triangular) window of `M` elements."""
     return _make_window(np.bartlett, _bartlett, M)
 
 
+@with_argument_errors
 def blackman(M: int) -> Tracer:
     """Return the Blackman window of `M` elements: a constant and two cosines."""
     return _make_window(np.blackman, _blackman, M)
 
 
+@with_argument_errors
 def hamming(M: int) -> Tracer:
     """Return the Hamming window of `M` elements: 0.54 - 0.46 cos."""
     return _make_window(np.hamming, _hamming, M)
 
 
+@with_argument_errors
 def hanning(M: int) -> Tracer:
     """Return the Hann window of `M` elements: 0.5 - 0.5 cos."""
     return _make_window(np.hanning, _hanning, M)
 
 
+@with_argument_errors
 def kaiser(M: int, beta: float) -> Tracer:
     """Return the Kaiser window of `M` elements with the shape parameter `beta`; both are
     concrete.

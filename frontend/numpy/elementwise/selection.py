@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -166,6 +167,7 @@ def _emit_piecewise(
     return broadcast(result, broadcast_shapes(x.shape, result.shape))
 
 
+@with_argument_errors
 def piecewise(
     x: ArrayLike,
     condlist: ArrayLike,

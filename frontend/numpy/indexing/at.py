@@ -8,9 +8,10 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 
-from shardir.frontend.argument_checks import call_user_function, check_flag, is_one_of
+from shardir.frontend.argument_checks import check_flag, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.operators import Operators, immutable_error
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.traced_calls import array_result
 from shardir.frontend.errors import ArgumentError, ShapeError, UnknownMethod

@@ -54,6 +54,7 @@ NATIVE_NONZERO_MIN_ELEMENTS = 1 << 11
 """The number of elements below which NumPy is faster than native code."""
 
 
+@with_argument_errors
 def nonzero(
     a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None
 ) -> tuple[Tracer, ...]:
@@ -393,6 +394,7 @@ def _ravel_traced(
     return convert(found, index_dtype("ravel_multi_index", dtype, size_of_all))
 
 
+@with_argument_errors
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = False) -> Tracer:
     """Return a copy of `arr` in which the n-th true element of `mask` is the n-th element of
     `vals`.

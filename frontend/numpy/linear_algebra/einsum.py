@@ -16,7 +16,7 @@ import numpy as np
 
 from shardir.errors import count_noun, state_count
 from shardir.frontend.argument_checks import is_one_of
-from shardir.frontend.argument_errors import FOREIGN_ERRORS
+from shardir.frontend.argument_errors import FOREIGN_ERRORS, with_argument_errors
 from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.eager import public
@@ -42,6 +42,7 @@ MAX_INTERMEDIATE_ELEMENTS = 2**62
 """A limit of the elements of an intermediate result that no contraction reaches."""
 
 
+@with_argument_errors
 def einsum(
     subscripts: object,
     /,
@@ -73,6 +74,7 @@ def einsum(
     )
 
 
+@with_argument_errors
 def einsum_path(
     subscripts: object,
     /,

@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import check_flag, check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of, is_number
 from shardir.frontend.arrays.operators import Operators
@@ -40,6 +41,7 @@ Ranges: TypeAlias = "Sequence[Range] | Operators | NumpyArray | None"
 """The range of each column."""
 
 
+@with_argument_errors
 def bincount(
     x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *,
     length: int | None = None, out_sharding: ShardingRequest = None,
@@ -100,6 +102,7 @@ def _bincount(x: ArrayLike, weights: ArrayLike | None, length: int) -> Tracer:
     return counts
 
 
+@with_argument_errors
 def histogram_bin_edges(
     a: ArrayLike, bins: ArrayLike = 10, range: Range = None, weights: ArrayLike | None = None
 ) -> Tracer:
@@ -157,6 +160,7 @@ def _equal_edges(a: ArrayLike, range: Range, count: int) -> Tracer:
     return edges
 
 
+@with_argument_errors
 def histogram(
     a: ArrayLike,
     bins: ArrayLike = 10,
@@ -230,6 +234,7 @@ def _count_by_scatter(
     return reshape(grid, shape)
 
 
+@with_argument_errors
 def histogram2d(
     x: ArrayLike,
     y: ArrayLike,
@@ -246,6 +251,7 @@ def histogram2d(
     return counts, edges[0], edges[1]
 
 
+@with_argument_errors
 def histogramdd(
     sample: ArrayLike,
     bins: ArrayLike = 10,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from shardir.frontend.argument_checks import check_integer
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.errors import ArgumentError, TracedValueError
@@ -21,6 +22,7 @@ from shardir.ir.dtypes import DTYPE_INFO
 from shardir.ir.types import FLOATS, INTEGERS
 
 
+@with_argument_errors
 def segment_sum(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -43,6 +45,7 @@ def segment_sum(
     )
 
 
+@with_argument_errors
 def segment_prod(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -59,6 +62,7 @@ def segment_prod(
     )
 
 
+@with_argument_errors
 def segment_max(
     data: ArrayLike,
     segment_ids: ArrayLike,
@@ -84,6 +88,7 @@ def segment_max(
     )
 
 
+@with_argument_errors
 def segment_min(
     data: ArrayLike,
     segment_ids: ArrayLike,

@@ -8,6 +8,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_integers
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
 from shardir.frontend.dispatch.eager import public
@@ -196,26 +197,31 @@ def _split(ary: ArrayLike, sections: Sections, axis: int, even: bool) -> list[Tr
     return [slice_dim(x, dim, a, b) for a, b in _part_bounds(x.shape[dim], sections, even)]
 
 
+@with_argument_errors
 def split(ary: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> list[Tracer]:
     """Split into equal parts along `axis`, or at the given indices; return a list."""
     return _split(ary, to_hashable(indices_or_sections), axis, True)
 
 
+@with_argument_errors
 def array_split(ary: ArrayLike, indices_or_sections: ArrayLike, axis: int = 0) -> list[Tracer]:
     """Split like `split`; the sizes of parts may differ by one."""
     return _split(ary, to_hashable(indices_or_sections), axis, False)
 
 
+@with_argument_errors
 def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Tracer]:
     """Split along the first dimension."""
     return split(ary, indices_or_sections, 0)
 
 
+@with_argument_errors
 def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Tracer]:
     """Split along the second dimension, or the only one."""
     return split(ary, indices_or_sections, 0 if tensor_type_of(ary).rank == 1 else 1)
 
 
+@with_argument_errors
 def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike) -> list[Tracer]:
     """Split along the third dimension."""
     return split(ary, indices_or_sections, 2)

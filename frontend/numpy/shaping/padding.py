@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from shardir.errors import OperationTypeError, ShardirError, count_noun
-from shardir.frontend.argument_checks import call_user_function, is_one_of
+from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import is_number
+from shardir.frontend.call_signatures import call_user_function
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.traced_calls import array_result
 from shardir.frontend.errors import ShapeError
@@ -63,6 +65,7 @@ _MODE_OPTIONS = {
 """The modes, and the options of each."""
 
 
+@with_argument_errors
 def pad(
     array: ArrayLike,
     pad_width: object,

@@ -7,6 +7,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import check_flag
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.eager import public
@@ -148,6 +149,7 @@ def select_along_dim(xs: Sequence[Tracer], dim: int, index: NumpyArray) -> Trace
     return result
 
 
+@with_argument_errors
 def delete(
     arr: ArrayLike, obj: ArrayLike, axis: AxisLike = None, *, assume_unique_indices: bool = False
 ) -> Tracer:
@@ -206,6 +208,7 @@ def _as_numpy_index(obj: Any) -> Any:
     return obj
 
 
+@with_argument_errors
 def insert(
     arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: AxisLike = None
 ) -> Tracer:
@@ -270,6 +273,7 @@ def _inserted_values(x: Tracer, dim: int, values: ArrayLike, *, is_one: bool) ->
     return moveaxis(new, 0, dim) if is_one else new
 
 
+@with_argument_errors
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: AxisLike = None) -> Tracer:
     """Remove slices of zeros at the front ("f" in `trim`) and the back ("b") along `axis`.
 

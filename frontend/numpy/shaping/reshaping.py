@@ -194,6 +194,7 @@ def broadcast_to(
     return broadcast(as_tracer(array), as_ints(shape))
 
 
+@with_argument_errors
 def broadcast_shapes(*shapes: object) -> tuple[int, ...]:
     """Return the shape to which the given shapes broadcast by NumPy's rules.
 
@@ -225,11 +226,13 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Tracer:
     return emit("reverse", x, dims=dims, weak=x.weak_type) if dims else x
 
 
+@with_argument_errors
 def fliplr(m: ArrayLike) -> Tracer:
     """Reverse the order of elements along the second dimension."""
     return flip(m, 1)
 
 
+@with_argument_errors
 def flipud(m: ArrayLike) -> Tracer:
     """Reverse the order of elements along the first dimension."""
     return flip(m, 0)

@@ -4,6 +4,7 @@ import numpy as np
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import is_one_of
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
@@ -40,6 +41,7 @@ MAX_REGISTER_TABLE_ELEMENTS = 64
 SEARCH_METHODS = ("scan", "scan_unrolled", "sort", "compare_all")
 
 
+@with_argument_errors
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
@@ -158,6 +160,7 @@ def _binary_search(table: Tracer, query: Tracer, side: str) -> Tracer:
     return result
 
 
+@with_argument_errors
 def digitize(
     x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None
 ) -> Tracer:
@@ -189,6 +192,7 @@ def _digitize(x: ArrayLike, bins: ArrayLike, right: bool, method: str | None) ->
     return selection.where(edges[-1] >= edges[0], ascending_bins, descending_bins)
 
 
+@with_argument_errors
 def interp(
     x: ArrayLike,
     xp: ArrayLike,

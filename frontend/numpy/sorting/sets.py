@@ -214,6 +214,7 @@ def _isin_registers(x: Tracer, tests: Tracer) -> Tracer:
     return result
 
 
+@with_argument_errors
 def isin(
     element: ArrayLike,
     test_elements: ArrayLike,

@@ -4,6 +4,7 @@ from math import prod
 
 import numpy as np
 
+from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.dispatch.traced_calls import is_array_like
@@ -34,22 +35,26 @@ def _tensor_type_of(x: object) -> TensorType:
     return abstract_of(x).type
 
 
+@with_argument_errors
 def shape(a: ArrayLike) -> tuple[int, ...]:
     """Return the sizes of all axes."""
     return tensor_type_of(a).shape
 
 
+@with_argument_errors
 def ndim(a: ArrayLike) -> int:
     """Return the number of axes."""
     return tensor_type_of(a).rank
 
 
+@with_argument_errors
 def size(a: ArrayLike, axis: AxisLike = None) -> int:
     """Return the number of elements, along one axis or several if given."""
     kind = tensor_type_of(a)
     return prod(kind.shape[dim] for dim in canonicalize_axes(axis, kind.rank))
 
 
+@with_argument_errors
 def isscalar(element: ArrayLike) -> bool:
     """Return whether the object is a scalar or an array of rank 0."""
     if isinstance(element, (list, tuple, str)):
@@ -57,6 +62,7 @@ def isscalar(element: ArrayLike) -> bool:
     return np.isscalar(element) or getattr(element, "shape", None) == ()
 
 
+@with_argument_errors
 def iscomplexobj(x: object) -> bool:
     """Return whether the element type is complex; that of text and of other objects is not."""
     if isinstance(x, (list, tuple)) or is_array_like(x):
@@ -64,6 +70,7 @@ def iscomplexobj(x: object) -> bool:
     return False
 
 
+@with_argument_errors
 def isrealobj(x: object) -> bool:
     """Return whether the element type is not complex."""
     return not iscomplexobj(x)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from math import prod
 
 from shardir.errors import count_noun, state_count
-from shardir.frontend.argument_checks import check_call_signature
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.float0 import (
     Float0Node,
@@ -19,6 +18,7 @@ from shardir.frontend.arrays.float0 import (
     without_axis,
 )
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, AxisError, BatchError, NotAnArrayError
 from shardir.frontend.pytree import tree

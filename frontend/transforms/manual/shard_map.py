@@ -2,11 +2,8 @@
 
 from collections.abc import Callable, Collection
 
-from shardir.frontend.argument_checks import (
-    check_call_signature,
-    check_flag,
-    check_positional_only,
-)
+from shardir.frontend.argument_checks import check_flag, check_positional_only
+from shardir.frontend.call_signatures import check_call_signature
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
