@@ -16,6 +16,7 @@ import numpy.typing as npt
 from shardir.backends.native import has_call_cache, vectorcall_class
 from shardir.caller_warnings import warn_caller
 from shardir.errors import suggest_name
+from shardir.frontend.absent_members import absence_of_member
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
 from shardir.frontend.errors import ArgumentError, ImmutableError, NotAnArrayError, UnknownMethod
@@ -213,7 +214,9 @@ class Operators(ArrayBase):
         text = f"{type(self).__name__!r} object has no attribute {name!r}"
         if name.startswith("_"):
             raise AttributeError(text)  # Libraries test for such attributes.
-        guess = suggest_name(name, (each for each in dir(type(self)) if each[0] != "_"))
+        reason = absence_of_member(type(self), name)
+        members = (each for each in dir(type(self)) if each[0] != "_")
+        guess = suggest_name(name, members) if reason is None else reason
         error = UnknownMethod(with_location(f"{text}; {guess}" if guess else text))
         raise error.repeat(AttributeError(text))
 

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from shardir.errors import count_noun
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
@@ -61,7 +62,7 @@ def _uncommitted_signature(abstract: AbstractValue) -> ArraySignature:
 
 
 @final
-class ShapeDtypeStruct:
+class ShapeDtypeStruct(WithAbsentMembers):
     """The shape, element type and sharding of an array that need not exist.
 
     It replaces an array in `lower`, so that programs can be compiled without data, also for devices

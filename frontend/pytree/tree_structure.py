@@ -8,6 +8,7 @@ import optree
 from optree import PyTreeSpec
 
 from shardir.errors import count_noun
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.dict_order import has_dict, unflatten_sorted
 from shardir.frontend.pytree.tree_checks import check_function, list_items
@@ -18,7 +19,7 @@ from shardir.frontend.source_locations import with_location
 Node = TypeVar("Node")
 
 
-class PyTreeDef:
+class PyTreeDef(WithAbsentMembers):
     """The structure of a pytree: its containers without the leaves. It is hashable.
 
     The dictionaries of a pytree that it makes have sorted keys, whatever the order of the keys in

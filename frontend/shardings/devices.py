@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardir.backends.device_shards import get_device_backend
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_errors import locate_errors, with_argument_errors
 from shardir.frontend.config import config
 from shardir.frontend.distributed.launcher_environment import warn_if_launched_together
@@ -24,7 +25,7 @@ TPU_RING_ORDER = (0, 1, 2, 3, 6, 7, 4, 5)
 """Eight TPU cores, two on each of 2x2 chips, along the ring that connects adjacent chips."""
 
 
-class Device:
+class Device(WithAbsentMembers):
     """A device that holds shards. Two devices are equal only if they are identical."""
 
     __slots__ = ("backend", "id")
@@ -59,6 +60,12 @@ class Device:
         there = process_group()
         # Each process has its own GPUs, which other processes cannot address.
         return there.owner_of(self.id) if self.backend == "cpu" else there.index
+
+    @property
+    def local_hardware_id(self) -> int:
+        """The number of the device among those of its process."""
+        own = self.process_index
+        return sum(find_device(id, self.backend).process_index == own for id in range(self.id))
 
     def memory_stats(self) -> dict[str, int] | None:
         """Return `None`, as JAX does for CPUs; `live_arrays` lists the memory of arrays."""

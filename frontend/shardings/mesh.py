@@ -26,6 +26,7 @@ import numpy as np
 
 from shardir.display.representation import abbreviate_items
 from shardir.errors import count_noun
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import MeshError
@@ -73,7 +74,7 @@ class _InternedMeta(type):
         return _meshes.setdefault((cls, *result._key), result)
 
 
-class Mesh(metaclass=_InternedMeta):
+class Mesh(WithAbsentMembers, metaclass=_InternedMeta):
     """Devices along named axes, the last axis fastest.
 
     Meshes with equal devices, shape, names and axis types are one object.
@@ -153,6 +154,11 @@ class Mesh(metaclass=_InternedMeta):
         return not self.axis_names
 
     @property
+    def is_scalar(self) -> bool:
+        """True if the mesh has one device and no axes."""
+        return self.size == 1 and self.empty
+
+    @property
     def abstract_mesh(self) -> "Mesh":
         """The abstract mesh with the same axes."""
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
@@ -187,6 +193,11 @@ class Mesh(metaclass=_InternedMeta):
         return self._axes_of(AxisType.Explicit)
 
     @property
+    def manual_axes(self) -> tuple[str, ...]:
+        """The names of the axes of type `AxisType.Manual`."""
+        return self._axes_of(AxisType.Manual)
+
+    @property
     def are_all_axes_auto(self) -> bool:
         """True if the type of every axis is `AxisType.Auto`."""
         return all(kind is AxisType.Auto for kind in self.axis_types)
@@ -203,8 +214,7 @@ class Mesh(metaclass=_InternedMeta):
 
     def check_no_manual_axes(self, use: str) -> None:
         """Raise `MeshError` that begins with `use` if the mesh has devices and Manual axes."""
-        manual = self._axes_of(AxisType.Manual)
-        if manual and not isinstance(self, AbstractMesh):
+        if self.manual_axes and not isinstance(self, AbstractMesh):
             raise MeshError(
                 f"{use} {self}, which contains manual axes; they are possible inside of shard_map "
                 "only; omit axis_types, and map the function with shard_map"

@@ -10,6 +10,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_errors import locate_errors
 from shardir.frontend.errors import ArgumentError, ShardingError
 from shardir.frontend.source_locations import with_location
@@ -31,7 +32,7 @@ UNCONSTRAINED: Final = Unconstrained.UNCONSTRAINED
 SpecEntry = str | tuple[str, ...] | Unconstrained | None
 
 
-class PartitionSpec(tuple[SpecEntry, ...]):
+class PartitionSpec(WithAbsentMembers, tuple[SpecEntry, ...]):
     """One entry per dimension: `None`, an axis, a tuple of axes (major first) or `UNCONSTRAINED`.
 
     It behaves as the tuple of its entries, and equals it. The entry `()` is normalized to `None`
@@ -82,9 +83,28 @@ class PartitionSpec(tuple[SpecEntry, ...]):
         """The axes along which the devices hold copies, and the gradient is unreduced."""
         return frozenset()
 
+    @property
+    def partitions(self) -> tuple[SpecEntry, ...]:
+        """The entries as a tuple."""
+        return tuple(self)
+
+    @locate_errors
+    def update(
+        self,
+        partitions: Iterable[object] | None = None,
+        unreduced: Iterable[str] | None = None,
+        reduced: Iterable[str] | None = None,
+    ) -> "PartitionSpec":
+        """Return a spec with other entries, unreduced axes or reduced axes."""
+        return PartitionSpec(
+            *(self if partitions is None else partitions),
+            unreduced=self.unreduced if unreduced is None else unreduced,
+            reduced=self.reduced if reduced is None else reduced,
+        )
+
     def with_entries(self, *entries: object) -> "PartitionSpec":
         """Return a spec with other entries, and the unreduced and reduced axes of this one."""
-        return PartitionSpec(*entries, unreduced=self.unreduced, reduced=self.reduced)
+        return self.update(entries)
 
     def __getnewargs__(self) -> tuple[SpecEntry, ...]:
         return tuple(self)

@@ -13,6 +13,7 @@ from math import prod
 from typing import Self, final
 
 from shardir.errors import count_noun
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors, with_argument_errors
 from shardir.frontend.distributed.processes import process_group
@@ -39,7 +40,7 @@ def _check_rank(given: int) -> int:
     return check_integer("ndim of is_equivalent_to", given, 0, MAX_RANK)
 
 
-class Sharding(ABC):
+class Sharding(WithAbsentMembers, ABC):
     """Base class of shardings.
 
     Subclasses define `device_assignment` and `sub_axes`, from which all other properties follow.
@@ -128,6 +129,11 @@ class Sharding(ABC):
         """The devices of this process."""
         assigned = self.device_assignment
         return frozenset(assigned[place] for place in self.local_positions)
+
+    @property
+    def has_addressable_devices(self) -> bool:
+        """True if at least one device belongs to this process."""
+        return bool(self.local_positions)
 
     @property
     def is_fully_addressable(self) -> bool:
@@ -378,6 +384,30 @@ class NamedSharding(Sharding):
                 "use a spec with an entry for each dimension at most"
             )
         return tuple(self._dimension_sub_axes(dimension) for dimension in range(rank))
+
+    @locate_errors
+    def update(
+        self,
+        *,
+        mesh: Mesh | None = None,
+        spec: PartitionSpec | Sequence[object] | None = None,
+        memory_kind: str | None = None,
+    ) -> "NamedSharding":
+        """Return the sharding with another mesh or another spec."""
+        entries = self.spec if spec is None else spec
+        return NamedSharding(
+            self.mesh if mesh is None else mesh,
+            entries if isinstance(entries, PartitionSpec) else PartitionSpec(*entries),
+            memory_kind=memory_kind,
+        )
+
+    @property
+    def replicated_axes(self) -> frozenset[str]:
+        """The axes of the mesh that the spec does not mention."""
+        spec = self.spec
+        return frozenset(self.mesh.axis_names).difference(
+            spec.mentioned_axes(), spec.unreduced, spec.reduced
+        )
 
     def check_explicit_divides(self, shape: Sequence[int]) -> None:
         """Raise `IndivisibleError` if the Explicit axes of a dimension do not divide its size."""

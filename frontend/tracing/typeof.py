@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardir._imports.lazy_import import lazy_import
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
@@ -36,7 +37,7 @@ else:
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
-class ShapedArray:
+class ShapedArray(WithAbsentMembers):
     """The type of an array: `str` returns `float32[8@x,4@y]`.
 
     The text states the axes of type `AxisType.Explicit` that shard each dimension, after `V:` the
@@ -103,6 +104,16 @@ class ShapedArray:
         for size in self.shape:
             count *= size
         return count
+
+    @property
+    def itemsize(self) -> int:
+        """The size of one element in bytes."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all elements of the global array in bytes."""
+        return self.size * self.itemsize
 
     def to_tangent_aval(self) -> "ShapedArray":
         """Return the type of a tangent: of integers, the empty type `float0`."""

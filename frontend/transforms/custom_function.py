@@ -28,6 +28,11 @@ class CustomFunction(ABC, Generic[Result]):
         update_wrapper(self, fun)
         self._fun, self._name, self._fixed = fun, function_name(fun), fixed
 
+    @property
+    def fun(self) -> Callable[..., Result]:
+        """The function without the rule."""
+        return self._fun
+
     def __call__(self, *args: PyTree, **options: PyTree) -> Result:
         try:
             given = bind_positional(self._fun, self._name, args, options)

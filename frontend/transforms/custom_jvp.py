@@ -59,6 +59,21 @@ class custom_jvp(CustomFunction[Result]):
         self._rule: JvpRule | None = None
         self._symbolic = False
 
+    @property
+    def nondiff_argnums(self) -> tuple[int, ...]:
+        """The positions of the arguments that have no derivative."""
+        return tuple(sorted(self._fixed))
+
+    @property
+    def jvp(self) -> JvpRule | None:
+        """The rule, or `None` if it is not set."""
+        return self._rule
+
+    @property
+    def symbolic_zeros(self) -> bool:
+        """True if the rule takes `SymbolicZero` objects."""
+        return self._symbolic
+
     def defjvp(self, jvp: JvpRule, symbolic_zeros: bool = False) -> JvpRule:
         """Set the rule and return it; may be used as a decorator.
 

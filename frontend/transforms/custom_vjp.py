@@ -75,6 +75,29 @@ class custom_vjp(CustomFunction[PyTree]):
         self._rules: tuple[UserFunction, UserFunction, bool] | None = None
         self._sums_gradients = False
 
+    @property
+    def nondiff_argnums(self) -> tuple[int, ...]:
+        """The positions of the arguments that have no gradient."""
+        return tuple(sorted(self._fixed))
+
+    @property
+    def fwd(self) -> UserFunction | None:
+        """The function that returns the results and the residuals, or `None` if it is not set."""
+        return None if self._rules is None else self._rules[0]
+
+    @property
+    def bwd(self) -> UserFunction | None:
+        """The function that returns the gradients, or `None` if it is not set."""
+        return None if self._rules is None else self._rules[1]
+
+    @property
+    def symbolic_zeros(self) -> bool:
+        """True if `fwd` states which arguments are differentiated."""
+        return self._rules is not None and self._rules[2]
+
+    optimize_remat: Final = False
+    """False: the option of `defvjp` has no effect."""
+
     def defvjp(
         self,
         fwd: UserFunction,

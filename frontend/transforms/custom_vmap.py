@@ -45,6 +45,11 @@ class custom_vmap(CustomFunction[PyTree]):
         super().__init__(fun, frozenset())
         self._rule: BatchingRule | None = None
 
+    @property
+    def vmap_rule(self) -> BatchingRule | None:
+        """The rule, or `None` if it is not set."""
+        return self._rule
+
     def def_vmap(self, vmap_rule: BatchingRule) -> BatchingRule:
         """Set the rule and return it; may be used as a decorator."""
         if not callable(vmap_rule):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from shardir.errors import count_noun
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
 from shardir.frontend.dispatch.traced_calls import is_array_like
@@ -45,7 +46,7 @@ class PullbackRule:
 
 
 @final
-class Pullback:
+class Pullback(WithAbsentMembers):
     """The linear function from the cotangents of the results of a function to the gradients.
 
     It is a pytree of its residuals. `args_res` is a list with an entry for each argument: the

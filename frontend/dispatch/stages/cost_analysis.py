@@ -13,12 +13,13 @@ from shardir.cost.communication import (
 )
 from shardir.cost.memory import BytesInside, MemoryEstimate, estimate_memory
 from shardir.cost.op_cost import Cost, cost_of_block
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.pytree_types import PyTree
 from shardir.ir.module import Module
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryAnalysis:
+class MemoryAnalysis(WithAbsentMembers):
     """Bytes that one run allocates on each device.
 
     `alias_size_in_bytes` is the memory of donated arguments that results reuse.

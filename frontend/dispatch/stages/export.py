@@ -8,34 +8,40 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from shardir import ops
-from shardir.errors import ShardirError, count_noun
+from shardir.errors import count_noun
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
-from shardir.frontend.dispatch.eager import public
+from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.stages.dialects import stablehlo_text
+from shardir.frontend.dispatch.stages.exported_call import (
+    ExportedProgramError as ExportedProgramError,
+    call_program,
+)
+from shardir.frontend.dispatch.stages.exported_shardings import (
+    UserShardings,
+    argument_shardings,
+    result_shardings,
+)
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.devices import default_backend
+from shardir.frontend.shardings.mesh import Mesh
 from shardir.frontend.source_locations import with_location
-from shardir.frontend.tracing.operands import as_tracer
 from shardir.frontend.tracing.promotion import dtype_of, user_dtype
-from shardir.frontend.tracing.trace import append_block, emit, wrap_value
-from shardir.frontend.tracing.tracer import Tracer
-from shardir.ir.dtypes import KEY_WORDS, KEYS, RBG_KEYS
-from shardir.ir.module import Block, Module, Op
+from shardir.frontend.transforms import jvp_vjp
+from shardir.ir.module import Module, Op
 from shardir.ir.operation import Dense
-from shardir.ir.types import TensorType
+from shardir.ir.types import INEXACT
 from shardir.passes.pipeline_parallelism.inline_pipelines import InlinePipelines
-from shardir.passes.simplify.inline_calls import inline_calls
 from shardir.stablehlo.bytecode import BYTECODE_SIGNATURE, BytecodeError, text_to_bytecode
 from shardir.stablehlo.reader import read
 
@@ -46,12 +52,8 @@ SIGNATURE = b"shardir-export-1\n"
 """The first bytes of a serialized program."""
 
 
-class ExportedProgramError(ShardirError, ValueError):
-    """A program that cannot be exported, or bytes that are not an exported program."""
-
-
 @dataclass(frozen=True, eq=False)
-class Exported:
+class Exported(WithAbsentMembers):
     """A program that `export` or `deserialize` returned."""
 
     fun_name: str
@@ -89,6 +91,51 @@ class Exported:
         except BytecodeError as error:
             raise ExportedProgramError(with_location(str(error))) from None
 
+    disabled_safety_checks: ClassVar[tuple[()]] = ()
+    """The checks that are disabled: none, because `export` has no checks."""
+
+    def in_shardings_jax(self, mesh: Mesh) -> UserShardings:
+        """Return the shardings of the arguments on a mesh of as many devices, `None` for arguments
+        without one. Raises `ShardingError` if the mesh cannot state them."""
+        return argument_shardings(read(self.text), mesh)
+
+    def out_shardings_jax(self, mesh: Mesh) -> UserShardings:
+        """Return the shardings of the results; see `in_shardings_jax`."""
+        return result_shardings(read(self.text), mesh)
+
+    def has_vjp(self) -> bool:
+        """Return whether `vjp` has a result: if the program can be called in this process."""
+        return self.function is not None or not read(self.text).meshes
+
+    def vjp(self) -> "Exported":
+        """Return the exported derivative in reverse mode.
+
+        Its arguments are the leaves of the arguments, then a cotangent for each leaf of the result;
+        its results are the gradients of the arguments. Raises `ArgumentError` for arguments and
+        results that are integers, and `ExportedProgramError` for a deserialized program with
+        shardings.
+        """
+        for each in (*self.in_avals, *self.out_avals):
+            if dtype_of(each.dtype) not in INEXACT:
+                raise ArgumentError(
+                    with_location(
+                        f"{self.fun_name} has an argument or a result of type {each.dtype}, which "
+                        "has no derivative; export jit(grad(fun, argnums)) instead"
+                    )
+                )
+
+        def vjp(*given: PyTree) -> PyTree:
+            count = len(self.in_avals)
+
+            def call_leaves(*leaves: PyTree) -> list[PyTree]:
+                args, options = tree.unflatten(self.in_tree, leaves)
+                return tree.leaves(self.call(*args, **options))
+
+            return jvp_vjp.vjp(call_leaves, *given[:count])[1](list(given[count:]))
+
+        vjp.__name__ = f"{self.fun_name}_vjp"
+        return export(jit(vjp), platforms=self.platforms)(*self.in_avals, *self.out_avals)
+
     def call(self, *args: PyTree, **options: PyTree) -> PyTree:
         """Call the program; inside of a trace, it becomes a part of the traced program.
 
@@ -116,7 +163,7 @@ class Exported:
         if self.function is not None:
             return self.function(*args, **options)
         dtypes = tuple(dtype_of(each.dtype) for each in self.out_avals)
-        return tree.unflatten(self.out_tree, list(_call_program(self.text, dtypes, *leaves)))
+        return tree.unflatten(self.out_tree, list(call_program(self.text, dtypes, *leaves)))
 
     def serialize(self, vjp_order: int = 0) -> bytearray:
         """Return the program as bytes, which `deserialize` reads, also in another process.
@@ -143,56 +190,6 @@ class Exported:
             "text": self.text,
         }
         return bytearray(SIGNATURE + zlib.compress(json.dumps(header).encode()))
-
-
-@public(static=("text", "dtypes"), name="exported")
-def _call_program(text: str, dtypes: tuple[str, ...], *arrays: ArrayLike) -> list[Tracer]:
-    """Return the results, of the element types `dtypes`, of a program in StableHLO text."""
-    module = inline_calls(read(text))
-    if module.meshes:
-        raise ExportedProgramError(
-            with_location(
-                "a deserialized program with shardings cannot be called; run its text, "
-                "mlir_module(), with `shardir run`"
-            )
-        )
-    body = module.main.body
-    stored = [_store_keys(as_tracer(x)) for x in arrays]
-    values = append_block(body, stored, Block((), (), ()))
-    return [
-        _load_keys(wrap_value(value), dtype) for value, dtype in zip(values, dtypes, strict=True)
-    ]
-
-
-def _store_keys(x: Tracer) -> Tracer:
-    """Return random keys as StableHLO text has them: one word of 64 bits, or four of 32 bits."""
-    type = x.value.type
-    if type.dtype not in KEYS:
-        return x
-    words: Tracer = emit(
-        "bitcast", x, result=TensorType((*type.shape, KEY_WORDS[type.dtype]), "u32")
-    )
-    if type.dtype in RBG_KEYS:
-        return words
-    # The first word is the high half.
-    swapped = emit("reverse", words, dims=(type.rank,))
-    signed = emit("bitcast", swapped, result=type.with_dtype("i64"))
-    stored: Tracer = emit("bitcast", signed, result=type.with_dtype("u64"))
-    return stored
-
-
-def _load_keys(x: Tracer, dtype: str) -> Tracer:
-    """Return an array that `_store_keys` made as keys; other arrays are unchanged."""
-    if dtype not in KEYS:
-        return x
-    words, rank = x, x.ndim - 1
-    if dtype not in RBG_KEYS:
-        rank = x.ndim
-        signed = emit("bitcast", x, result=x.value.type.with_dtype("i64"))
-        split = emit("bitcast", signed, result=TensorType((*x.shape, KEY_WORDS[dtype]), "u32"))
-        words = emit("reverse", split, dims=(rank,))
-    keys: Tracer = emit("bitcast", words, result=TensorType(words.shape[:rank], dtype))
-    return keys
 
 
 @with_argument_errors

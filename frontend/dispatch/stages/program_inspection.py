@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective
 from shardir.display.representation import Printed
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import to_numpy
 from shardir.frontend.dispatch.programs.donation import reusable_parameters
@@ -69,7 +70,7 @@ else:
 
 
 @dataclass(eq=False, repr=False)
-class InspectedProgram(Printed):
+class InspectedProgram(WithAbsentMembers, Printed):
     """A traced program, with the methods of `Lowered` that do not compile it."""
 
     _plan: LoweredProgram

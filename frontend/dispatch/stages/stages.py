@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Never, final
 
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective, list_collectives
-from shardir.cost.op_cost import Cost
+from shardir.cost.op_cost import Cost, cost_of_block
 from shardir.display.representation import Printed, ir_text
+from shardir.frontend.absent_members import raise_unknown_member
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
@@ -38,6 +39,7 @@ from shardir.frontend.tracing.promotion import user_dtype
 from shardir.ir.dtypes import NumpyDType
 from shardir.ir.module import Module
 from shardir.ops.control_flow.pipelines import has_pipelines
+from shardir.passes.simplify.inline_calls import inline_calls
 from shardir.text.printer import print_module
 
 if TYPE_CHECKING:
@@ -127,6 +129,16 @@ class Lowered(InspectedProgram):
         ]
         return tree.unflatten(self.out_tree, structs)
 
+    def cost_analysis(self) -> dict[str, int]:
+        """Return the cost of one run of the traced program, before it is partitioned.
+
+        The keys are `flops` and `bytes accessed`: arithmetic operations, and the operands and
+        results of all operations, of all devices together. `Compiled.cost_analysis` states those of
+        each device.
+        """
+        cost = cost_of_block(inline_calls(self.module).main.body)
+        return {"flops": cost.flops, "bytes accessed": cost.memory}
+
     @traceback_boundary
     def compile(self, *, passes: str | None = None) -> "Compiled":
         """Return the compiled program; `passes` is its pipeline, by default that of `jit`."""
@@ -175,10 +187,13 @@ class Compiled(Printed):
 
         def __getattr__(self, name: str) -> Never:
             """Raise `AttributeError`, which names `lowered` if that has the attribute."""
-            message = f"'Compiled' object has no attribute {name!r}"
-            if not name.startswith("_") and hasattr(Lowered, name):
-                message += f"; use .lowered.{name} of this object"
-            raise AttributeError(message, name=name, obj=self)
+            if name.startswith("_") or not hasattr(Lowered, name):
+                raise_unknown_member(self, name)
+            raise AttributeError(
+                f"'Compiled' object has no attribute {name!r}; use .lowered.{name} of this object",
+                name=name,
+                obj=self,
+            )
 
     @property
     def lowered(self) -> Lowered:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
+from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.typed_module import TypedModule
 from shardir.frontend.pytree import tree
@@ -14,7 +15,7 @@ CompilerOptions: TypeAlias = Mapping[str, str | bool]
 
 
 @final
-class Traced:
+class Traced(WithAbsentMembers):
     """A function traced for given arguments, the result of `jit(f).trace(*args)`."""
 
     def __init__(self, lowered: Lowered, fun_name: str) -> None:
