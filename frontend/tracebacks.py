@@ -8,8 +8,8 @@ A boundary is a `try` statement in the outermost function of the package, becaus
 frame to a traceback before it enters an `except` clause of that frame, and not again when the
 clause raises the error again.
 
-The hooks for uncaught exceptions of Python and IPython remove the frames of public functions without
-this statement.
+The hooks for uncaught exceptions of Python and IPython remove the frames of public functions
+without this statement.
 """
 
 import os
