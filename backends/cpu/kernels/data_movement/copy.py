@@ -266,7 +266,7 @@ def _split_tiles(
     column = found.loops[-1]
     side = transpose_tiles.tile_side(size, machine)
     lines = [loop for loop in found.loops if loop.strides[0] == row.extent * size]
-    if side == 1 or row.extent % side == 0 or row.extent > MAX_SPLIT_TILES * side or not lines:
+    if row.extent % side == 0 or row.extent > MAX_SPLIT_TILES * side or not lines:
         return None
     across = side * transpose_tiles.tiles_per_cache_line(size, side)
     if lines[0] is column or column.extent < across or lines[0].extent * row.extent < side:

@@ -81,6 +81,56 @@ def test_large_copies_use_streaming_stores(make: Any, kernel: str, shift: int) -
     assert copy_and_compare(make(integer_array((512, 512), "f4")), out, machine=machine) == [kernel]
 
 
+def swap_ends(x: Array) -> Array:
+    return np.swapaxes(x, 0, -1)
+
+
+def repeat_items(x: Array, times: int) -> Array:
+    return np.broadcast_to(x[..., None], (*x.shape, times))
+
+
+LARGE = np.zeros((1024, 512), "f4")
+PAIRS = np.broadcast_to(np.zeros((64, 1, 2), "f4"), (64, 512, 2))
+PLANS: dict[str, tuple[Array, Array | None, str]] = {
+    "large rows": (LARGE, None, "copy_rows_streaming"),
+    "small rows": (LARGE[:4, :300], np.zeros((4, 301), "f4")[:, :300], "copy_rows"),
+    "large, of short rows": (LARGE[:, :250], None, "copy_rows"),
+    "large fill": (np.broadcast_to(LARGE[:, :1], LARGE.shape), None, "fill_rows4_streaming"),
+    "small fill": (np.broadcast_to(LARGE[:4, :1], (4, 512)), None, "fill_rows4"),
+    "fill of short rows": (np.broadcast_to(LARGE[:, :1], (1024, 250)), None, "fill_rows4"),
+    "fill with pairs": (PAIRS, None, "fill_rows8"),
+    "fill with complex": (repeat_items(np.zeros(64, "c16"), 512), None, "fill_rows16"),
+    "few repeats": (repeat_items(LARGE, 3), None, "repeat_rows4_3"),
+    "many repeats": (repeat_items(LARGE, 100), None, "fill_rows4"),
+    "repeats of complex": (repeat_items(np.zeros(64, "c16"), 3), None, "fill_rows16"),
+    "reversed rows": (LARGE[:, 8::-1], None, "reverse_rows4"),
+    "reversed short rows": (LARGE[:, 6::-1], None, "copy_items4"),
+    "large transpose": (LARGE.T, None, "stream_lines4"),
+    "rows of two loops": (swap_ends(np.zeros((64, 100, 9), "f4")), None, "copy_split_tiles4"),
+    "whole tiles": (swap_ends(np.zeros((33, 10, 16), "f4")), None, "copy_tiles4"),
+    "few columns": (swap_ends(np.zeros((12, 10, 9), "f4")), None, "copy_tiles4"),
+    "few rows": (swap_ends(np.zeros((64, 2, 3), "f4")), None, "copy_tiles4_of_2"),
+    "short conflicting rows": (
+        np.zeros((12, 1024), "f4").T,
+        np.zeros((1024, 1024), "f4")[:, :12],
+        "copy_tiles4_row_by_row",
+    ),
+}
+"""Copies: the source, the target (contiguous if there is none), and the kernel."""
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_layouts_determine_the_kernel(name: str) -> None:
+    source, target, kernel = PLANS[name]
+    machine = replace(host_machine(), vector_bytes=32, shared_cache_bytes=1 << 16)
+    views = (
+        RuleHarness().view(source),
+        RuleHarness().view(np.empty(source.shape, source.dtype) if target is None else target),
+    )
+    assert plan_copy(*views, machine).name == kernel
+    assert "stream" not in plan_copy(*views, machine, may_stream=False).name
+
+
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("count", [1024, 1025, 1087, 1100, 1151, 1500])
 @pytest.mark.parametrize("shift", [0, 1, 33, 63])
@@ -212,6 +262,8 @@ def test_empty_and_identical_copies_have_no_phase() -> None:
     empty, some = harness.view(np.zeros((0, 3))), harness.view(np.zeros(4))
     assert copy_phases(empty, empty, harness) == []
     assert copy_phases(some, some, harness) == []
+    start = DynamicStart(harness.view(np.array(0, np.int32)), 0, 24)
+    assert dynamic_copy_phases(empty, empty, 0, [start], harness) == []
 
 
 def test_large_copies_are_divided_between_workers() -> None:
