@@ -61,8 +61,9 @@ def dot(
 def _check_dimension_numbers(
     given: DotDimensionNumbers, ranks: tuple[int, int]
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Return the dimensions as tuples; raise `ArgumentError` unless they are two pairs, and
-    `OperationTypeError` for a dimension that an operand does not have or that occurs twice.
+    """Return the dimensions as tuples of numbers from 0; raise `ArgumentError` unless they are two
+    pairs, and `OperationTypeError` for a dimension that an operand does not have or that occurs
+    twice.
     """
     pairs = [as_items(pair) for pair in as_items(given)]
     if [len(pair) for pair in pairs] != [2, 2]:
@@ -73,11 +74,17 @@ def _check_dimension_numbers(
             )
         )
     read = tuple(
-        tuple(check_integers("the dimensions of dot_general", dims) for dims in pair)
+        tuple(
+            tuple(
+                dim + rank if -rank <= dim < 0 else dim
+                for dim in check_integers("the dimensions of dot_general", dims)
+            )
+            for dims, rank in zip(pair, ranks, strict=True)
+        )
         for pair in pairs
     )
     for side, rank, operand in zip(zip(*read, strict=True), ranks, ("lhs", "rhs"), strict=True):
-        named = [dim % rank if -rank <= dim < rank else dim for dims in side for dim in dims]
+        named = [dim for dims in side for dim in dims]
         for dim in named:
             if not 0 <= dim < rank:
                 raise OperationTypeError(
@@ -246,7 +253,9 @@ def ragged_dot_general(
     """
     x, y, sizes = as_tracer(lhs), as_tracer(rhs), as_tracer(group_sizes)
     numbers = ragged_dot_dimension_numbers
-    (contracted, others), (batch, other_batch) = numbers.dot_dimension_numbers
+    (contracted, others), (batch, other_batch) = dimensions = _check_dimension_numbers(
+        numbers.dot_dimension_numbers, (x.ndim, y.ndim)
+    )
     ragged, group = tuple(numbers.lhs_ragged_dimensions), tuple(numbers.rhs_group_dimensions)
     if len(ragged) != 1 or not 0 <= ragged[0] < x.ndim or group_offset is not None:
         raise OperationTypeError(
@@ -267,7 +276,7 @@ def ragged_dot_general(
     outer = _outer_dimensions(x, ragged[0], contracted, batch)
     _check_group_sizes(sizes, [x.shape[dim] for dim in outer])
     if ragged[0] in batch:
-        return dot_general(x, y, numbers.dot_dimension_numbers, precision, preferred_element_type)
+        return dot_general(x, y, dimensions, precision, preferred_element_type)
     parts = _mask_groups(x, sizes, ragged[0], outer)
     inner, inner_batch = _next_dimensions(contracted), _next_dimensions(batch)
     if is_free:

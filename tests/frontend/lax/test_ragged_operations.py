@@ -135,6 +135,22 @@ def test_ragged_contractions_are_those_of_jax(kind: str) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", CONTRACTIONS)
+def test_negative_dimensions_count_from_the_end(kind: str) -> None:
+    """JAX refuses them."""
+    (dimensions, *numbers), x, y, shape = CONTRACTIONS[kind]
+    sizes = drawn_sizes(*shape)
+    negative = [
+        [[dim - each.ndim for dim in dims] for dims, each in zip(pair, (x, y), strict=True)]
+        for pair in dimensions
+    ]
+    got, expected = (
+        lax.ragged_dot_general(x, y, sizes, lax.RaggedDotDimensionNumbers(each, *numbers))
+        for each in (negative, dimensions)
+    )
+    np.testing.assert_array_equal(got, expected)
+
+
 def test_infinite_elements_do_not_reach_the_products_of_other_groups() -> None:
     x, y = drawn(4, 6), drawn(6, 5)
     y[5] = np.inf
