@@ -2,9 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from shardir.backends.distributed.deadlock_detector import DeadlockDetector, ExecutionPoint
+from shardir.backends.distributed.program_agreement import ProgramIdentity
 
 SUM_TAG, MAX_TAG = 100, 200
 REASON = "process 1 is at the maximum; all processes must run the same programs in the same order"
@@ -51,6 +55,24 @@ def test_processes_that_wait_for_each_other_in_different_operations_are_in_a_dea
     assert check(first, lambda: (1,), SUM_TAG) == ""
     check(second, lambda: (0,), MAX_TAG)
     assert check(first, lambda: (1,), SUM_TAG) == REASON
+
+
+@pytest.mark.parametrize("with_program", [0, 1])
+def test_programs_are_compared_if_both_processes_execute_one(with_program: int) -> None:
+    first, second = two_detectors()
+    points = [ExecutionPoint("the sum"), ExecutionPoint("the maximum")]
+    points[with_program] = replace(points[with_program], program=ProgramIdentity("step", ()))
+    found = ""
+    for _ in range(2):
+        second.find_deadlock(lambda: (0,), tuple, MAX_TAG, points[1])
+        found = first.find_deadlock(lambda: (1,), tuple, SUM_TAG, points[0])
+    assert found == REASON
+
+
+def test_a_process_that_has_ended_sends_nothing() -> None:
+    first, second = two_detectors()
+    second.announce_end()
+    assert check(first, lambda: (1,), SUM_TAG) == "process 1 has ended its program"
 
 
 def test_an_answer_does_not_state_messages_as_missing_that_arrived_before_the_request() -> None:

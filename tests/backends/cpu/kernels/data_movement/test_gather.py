@@ -56,6 +56,13 @@ def test_far_out_of_bounds_slices_are_clamped() -> None:
         np.testing.assert_array_equal(out, data[first : first + 2, 3:])
 
 
+def test_a_slice_of_one_element_is_gathered() -> None:
+    x, start = TensorType((5,), "f32"), TensorType((), "i32")
+    op = make_op(ops.dynamic_slice, x, start, result=x.with_shape((1,)))
+    (out,) = run_rule(RULES["dynamic_slice"], op, [integer_array((5,), "f4"), np.array(3, "i4")])
+    np.testing.assert_array_equal(out, integer_array((5,), "f4")[3:4])
+
+
 def test_gathered_rows_of_a_table_match_numpy() -> None:
     table, indices = integer_array((50, 33), "f4"), integer_array((200,), "i4") % 60 - 5
     op = make_op(
