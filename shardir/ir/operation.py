@@ -237,6 +237,11 @@ class OpSpec:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
+    def __reduce__(self) -> tuple[Callable[[str], "OpSpec"], tuple[str]]:
+        """Return the declaration by its name: copies of programs must contain this object, because
+        passes and backends compare declarations by identity."""
+        return _declared_op, (self.name,)
+
     def rule_arguments(self, attrs: Mapping[str, Attr]) -> Mapping[str, Attr]:
         """Return the keyword arguments by which rules receive these attributes."""
         return attrs if self.attributes is None else {"attributes": self.attributes(**attrs)}
@@ -252,6 +257,10 @@ OPS: Registry[OpSpec] = Registry(
     are_registered_by_definition=True,
 )
 """The operations by name. Installed packages and loaded files add theirs (`shardir.plugins`)."""
+
+
+def _declared_op(name: str) -> OpSpec:
+    return OPS.lookup(name, LookupError)
 
 
 _RULE_KINDS = {field.name: field.type for field in fields(OpSpec) if field.name != "name"}
