@@ -134,7 +134,7 @@ def nextafter(x: ArrayLike, y: ArrayLike, /) -> Tracer:
 @strip_weak_types
 def spacing(x: ArrayLike, /) -> Tracer:
     """Return the distance to the next representable number away from zero, elementwise."""
-    (x,) = align(x, kind=inexact_kind(x))
+    (x,) = align(*require_real("spacing", x), kind=inexact_kind(x))
     size = emit_elementwise("abs", x)
     gap = emit_elementwise(
         "sub", emit_elementwise("nextafter", size, constant_like(size, np.inf)), size

@@ -80,6 +80,12 @@ def fabs(x: ArrayLike, /) -> Tracer:
 def log10(x: ArrayLike, /) -> Tracer:
     """Return the logarithm to base 10, elementwise. Integers become floats."""
     (x,) = promote_args_inexact(x)
+    if is_complex(x):  # The product of infinity and a real number as a complex one has NaN.
+        log = emit_elementwise("log", x)
+        radius, angle = (emit_elementwise(part, log) for part in ("real", "imag"))
+        scale = constant_like(angle, 1 / log_of(10))
+        decadic = emit_elementwise("div", radius, constant_like(radius, log_of(10)))
+        return emit_elementwise("complex", decadic, emit_elementwise("mul", angle, scale))
     if x.value.type.dtype == "f64":  # The product would be inexact for most powers of ten.
         return emit_elementwise("div", emit_elementwise("log", x), constant_like(x, log_of(10)))
     if (

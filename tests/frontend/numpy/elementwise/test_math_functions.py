@@ -147,7 +147,7 @@ def test_negation_of_bools_is_an_error(name: str) -> None:
         run(getattr(snp, name), TRUTH)
 
 
-@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "fabs", "isposinf"])
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "fabs", "isposinf", "spacing"])
 def test_order_functions_of_complex_numbers_are_errors(name: str) -> None:
     with pytest.raises(OperationTypeError, match=f"{name} takes no complex numbers") as error:
         run(lambda x: getattr(snp, name)(x), PLANE)
@@ -165,6 +165,14 @@ def test_frexp_is_one_loop_and_differentiable() -> None:
     assert "native call of 1 phase" in text
     slope = sd.grad(lambda x: snp.frexp(x)[0].sum())(x[:2])
     np.testing.assert_array_equal(slope, [0.25, 1.0])
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_log10_of_complex_zeros_and_infinities_has_no_nan(dtype: str) -> None:
+    parts = [0.0, -0.0, 2.0, np.inf, -np.inf]
+    x = np.array([complex(a, b) for a in parts for b in parts], dtype)
+    with np.errstate(divide="ignore"), sd.enable_x64(dtype == "c16"):
+        np.testing.assert_allclose(snp.log10(x), np.log10(x), rtol=1e-6)
 
 
 def test_log10_of_16_bit_floats_is_rounded_once() -> None:
