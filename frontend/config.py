@@ -205,8 +205,8 @@ class Config:
         `SHARDIR_GRAD_REDUCE_DTYPE`).
 
         `None`: the dtype of the gradient. `"float32"` and `"float64"`: each device accumulates its
-        partial sum in this dtype, the collective sends it, and the result is rounded once, or not
-        at all where the program converts it to this dtype. The collective sends more bytes. A
+        partial sum in this dtype, the collective sends it, and the result is rounded once, to the
+        float of more bits if the program converts it to one. The collective sends more bytes. A
         partial sum that a loop of the program accumulates, that several operations use, or that the
         program multiplies by an array before the collective is first rounded on each device.
         """

@@ -207,28 +207,40 @@ class _Widener:
             elif result in self.sums.collectives:
                 self._reduce(op, conversions.get(op.result, []))
             elif result not in self.converted:
-                self.builder.append(op)
+                self.builder.append(self._from_wide(op))
         rebuilt = replace(block, ops=tuple(self.builder.ops))
         return substitute(rebuilt, self.converted) if self.converted else rebuilt
 
     def _conversions(self, block: Block) -> dict[Value, list[Value]]:
-        """Return the conversions of each value to the wider dtype."""
+        """Return the conversions of each sum to floats of more bits."""
         found: dict[Value, list[Value]] = {}
         for op in block.ops:
-            if op.spec is ops.convert and op.result.type.dtype == self.dtype:
+            if self._converts_sum(op):
                 found.setdefault(op.operands[0], []).append(op.result)
         return found
+
+    def _converts_sum(self, op: Op) -> bool:
+        """Return whether an operation converts a sum over devices to a float of more bits."""
+        if op.spec is not ops.convert or op.operands[0] not in self.sums.collectives:
+            return False
+        source, target = (DTYPE_INFO[value.type.dtype] for value in (*op.operands, op.result))
+        return target.kind == "float" and target.bits > source.bits
+
+    def _from_wide(self, op: Op) -> Op:
+        """Return a conversion of a sum as one of the sum in the wider dtype, others unchanged."""
+        return replace(op, operands=(self.wide[op.operands[0]],)) if self._converts_sum(op) else op
 
     def _wide_type(self, value: Value) -> TensorType:
         return value.type.with_dtype(self.dtype)
 
     def _reduce(self, op: Op, conversions: list[Value]) -> None:
-        """Append a collective on the wider dtype, whose result replaces its conversions."""
+        """Append a collective on the wider dtype, whose result replaces its conversions to it."""
         hint = self.builder.names.fresh(f"{op.result.name}.wide")
         unconverted = replace(op.result, type=self._wide_type(op.result), name=hint)
-        total = conversions[0] if conversions else unconverted
+        equal = [each for each in conversions if each.type.dtype == self.dtype]
+        total = equal[0] if equal else unconverted
         self._compute(op, total)
-        self.converted.update(dict.fromkeys(conversions, total))
+        self.converted.update(dict.fromkeys(equal, total))
         if self.sums.uses[op.result] > len(conversions):
             narrow = Op(ops.convert, (total,), (op.result,), {}, (), op.loc, op.why)
             self.builder.append(narrow)

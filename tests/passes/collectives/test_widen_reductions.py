@@ -52,6 +52,36 @@ def test_linear_operations_before_a_collective_are_widened() -> None:
     )
 
 
+def test_conversions_to_other_floats_do_not_round_the_sum_before() -> None:
+    """A conversion to a float of as many bits, or to integers, converts the narrow sum."""
+    assert (
+        rewritten(
+            """\
+) -> (f32[8] of f32[8@-], f64[8] of f64[8@-], f16[8] of f16[8@-], i32[8] of i32[8@-]) {
+  %a = sum(%p, dims=[0]) : bf16[8]
+  %b = all-reduce(%a, axes=[x], op=add) : bf16[8]
+  %c = convert(%b) : f32[8]
+  %d = convert(%b) : f64[8]
+  %e = convert(%b) : f16[8]
+  %f = convert(%b) : i32[8]
+  return %c, %d, %e, %f
+""",
+            dtype="f64",
+        )
+        == """\
+) -> (f32[8] of f32[8@-], f64[8] of f64[8@-], f16[8] of f16[8@-], i32[8] of i32[8@-]) {
+  %p.wide = convert(%p) : f64[4, 8]
+  %a = sum(%p.wide, dims=[0]) : f64[8]
+  %d = all-reduce(%a, axes=[x], op=add) : f64[8]
+  %b = convert(%d) : bf16[8]
+  %c = convert(%d) : f32[8]
+  %e = convert(%b) : f16[8]
+  %f = convert(%b) : i32[8]
+  return %c, %d, %e, %f
+"""
+    )
+
+
 def test_products_of_partial_sums_and_numbers_are_widened() -> None:
     """A product with an array stays narrow: it may itself be a partial sum."""
     assert (
@@ -130,21 +160,6 @@ def test_products_with_a_computed_number_are_widened() -> None:
     assert "%m = mul(%s, %k.wide) : f32[]" in text
 
 
-def test_conversions_to_other_dtypes_remain() -> None:
-    lines = """\
-) -> (f64[8] of f64[8@-]) {
-  %s = sum(%p, dims=[0]) : bf16[8]
-  %u = all-reduce(%s, axes=[x], op=add) : bf16[8]
-  %c = convert(%u) : f64[8]
-  return %c
-"""
-    assert rewritten(lines).endswith("""\
-  %u = convert(%u.wide) : bf16[8]
-  %c = convert(%u) : f64[8]
-  return %c
-""")
-
-
 def test_sums_of_integers_do_not_change() -> None:
     lines = """\
 ) -> (i8[4, 8] of i8[4@-, 8@-]) {
@@ -207,14 +222,17 @@ def arguments() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("isolated", [False, True], ids=["compiled", "isolated"])
-def test_the_setting_adds_gradients_in_f32(arguments: tuple[Any, Any], isolated: bool) -> None:
+def test_the_setting_adds_gradients_in_a_wider_float(
+    arguments: tuple[Any, Any], isolated: bool
+) -> None:
     step = sd.grad(loss)
     with sd.config(isolated=isolated):
         assert float(sd.jit(step)(*arguments)[0, 0]) == 1024
-        with sd.config(grad_reduce_dtype="float32"):
-            assert float(sd.jit(step)(*arguments)[0, 0]) == 1028
-            collective = sd.jit(step).lower(*arguments).compile().collectives()[0]
-            assert (collective.kind, collective.nbytes) == ("all-reduce", 4)
+        for dtype, nbytes in ("float32", 4), ("float64", 8):
+            with sd.config(grad_reduce_dtype=dtype):
+                assert float(sd.jit(step)(*arguments)[0, 0]) == 1028
+                collective = sd.jit(step).lower(*arguments).compile().collectives()[0]
+                assert (collective.kind, collective.nbytes) == ("all-reduce", nbytes)
 
 
 def test_the_setting_affects_the_gradient_alone(arguments: tuple[Any, Any]) -> None:
