@@ -181,9 +181,15 @@ def _check_sizes(rows: PipelineSchedule, pipeline: StagedPipeline, ranks: int) -
             f"{count_noun(ranks, 'row')} of devices"
         )
     if rows.stage_count != pipeline.stage_count:
+        stages = count_noun(rows.stage_count, "stage")
+        if pipeline.attributes.stages:
+            raise PipelineScheduleError(
+                f"the schedule has {stages}, and stages={pipeline.stage_count} divides the program "
+                f"into {pipeline.stage_count}; state stages={rows.stage_count}, or another schedule"
+            )
         raise PipelineScheduleError(
-            f"the schedule has {count_noun(rows.stage_count, 'stage')}, and the program marks "
-            f"{pipeline.stage_count}; mark as many stages as the schedule has"
+            f"the schedule has {stages}, and the program marks {pipeline.stage_count}; mark as "
+            "many stages as the schedule has"
         )
     if rows.microbatch_count != pipeline.microbatches:
         raise PipelineScheduleError(

@@ -152,6 +152,18 @@ def test_a_schedule_for_another_number_of_stages() -> None:
     )
 
 
+def test_a_schedule_for_another_number_of_divided_stages() -> None:
+    def loss(params: Any, x: Any, y: Any) -> Any:
+        for w in params:
+            x = jnp.tanh(x @ w)
+        return jnp.mean((x - y) ** 2)
+
+    assert error_line(PipelineStageError, lambda: step(loss, stages=3, divided=3)) == (
+        "the schedule has 2 stages, and stages=3 divides the program into 3; state stages=2, or "
+        "another schedule"
+    )
+
+
 def test_a_schedule_for_another_number_of_rows() -> None:
     schedule = PipelineSchedule.parse("0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n")
     run = lambda: step(mlp_loss, shape=(4, 2), schedule=schedule)  # noqa: E731
