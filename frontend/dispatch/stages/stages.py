@@ -195,6 +195,13 @@ class Compiled(Printed):
                 obj=self,
             )
 
+    def __reduce__(self) -> str:
+        """Refuse copies: machine code and its memory belong to this object."""
+        raise TypeError(
+            "a compiled function cannot be copied or pickled; compile the function again, or "
+            "serialize its program with shardir.export"
+        )
+
     @property
     def lowered(self) -> Lowered:
         """The lowered function from which it was compiled."""

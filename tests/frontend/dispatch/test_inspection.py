@@ -1,5 +1,8 @@
-"""Functions inspected, transposed and converted without execution."""
+"""Functions inspected, transposed, copied and converted without execution."""
 
+import copy
+import pickle
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -29,6 +32,17 @@ def test_make_ir_returns_the_program() -> None:
     module, shapes = make_ir(lambda x: snp.sin(x) * 2, return_shape=True)(ROW)
     assert [op.name for op in module.main.body.ops] == ["sin", "constant", "mul"]
     assert shapes == ROW
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_compiled_functions_refuse_copies(make_copy: Callable[[object], object]) -> None:
+    compiled = jit(snp.sin).lower(ROW).compile()
+    with pytest.raises(TypeError) as caught:
+        make_copy(compiled)
+    assert str(caught.value) == (
+        "a compiled function cannot be copied or pickled; compile the function again, or serialize "
+        "its program with shardir.export"
+    )
 
 
 def test_eval_shape_returns_result_shapes() -> None:
