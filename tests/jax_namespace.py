@@ -19,6 +19,7 @@ COMPARED = (
     "jax.dlpack",
     "jax.dtypes",
     "jax.errors",
+    "jax.experimental",
     "jax.experimental.checkify",
     "jax.experimental.custom_partitioning",
     "jax.experimental.layout",
@@ -73,6 +74,7 @@ EXPERIMENTAL_MODULES = (
 
 PUBLIC_IN_EXPERIMENTAL = MappingProxyType(
     {
+        "jax.experimental": ("io_callback",),
         "jax.experimental.custom_partitioning": (
             "ArrayMapping", "BATCHING", "CompoundFactor", "SdyShardingRule", "custom_partitioning",
         ),

@@ -18,6 +18,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "shardir.experimental.ode": (),
     "shardir.experimental.pjit": (),
     "shardir.experimental.shard_map": (),
+    "shardir.frontend.dispatch.callbacks": ("io_callback",),
 }
 """The public names that each module defines."""
 
@@ -33,5 +34,6 @@ if TYPE_CHECKING:
         pjit as pjit,
         shard_map as shard_map,
     )
+    from shardir.frontend.dispatch.callbacks import io_callback as io_callback
 else:
     __getattr__, __dir__ = lazy_names(__name__, TABLE)
