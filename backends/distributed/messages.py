@@ -166,11 +166,15 @@ class MessageChannel:
         """Return when `done()` is true; `check(seconds, result of the last check)` at intervals."""
         start = time.monotonic()
         look, nap, polls, deadlock = start + STATUS_CHECK_SECONDS, NAP_SECONDS, 0, ""
+        lost: frozenset[int] = frozenset()
         while not done():
             polls += 1
             if polls < POLLS_BEFORE_YIELD:
                 continue
             now = time.monotonic()
+            if (now_lost := self.comm.lost_processes()) != lost:
+                lost = now_lost
+                self.check_connections()  # The launcher may end this process before the next look.
             if now >= look:
                 look = now + STATUS_CHECK_SECONDS
                 deadlock = check(now - start, deadlock)
@@ -258,7 +262,8 @@ def end_job(comm: Communicator, message: str, code: int) -> NoReturn:
     """Print a message and end every process of the job."""
     # If the launcher has ended, its pipes are closed.
     with suppress(OSError, ValueError):
-        print(message, file=sys.stderr, flush=True)
+        # One write, so that the lines of processes are not mixed.
+        print(f"{message}\n", end="", file=sys.stderr, flush=True)
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     # If the network is down, Abort may block while it holds the GIL.

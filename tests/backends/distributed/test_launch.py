@@ -66,17 +66,26 @@ def test_torchrun_starts_processes(tmp_path: Path) -> None:
     assert done.out == [f"{rank} 2 4 28.0 []\n" for rank in range(2)]
 
 
-def test_a_killed_process_is_named_with_the_collective(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("launcher", "code", "report"),
+    [
+        ("launch", 137, "shardir launch: process 1 was ended by SIGKILL\n"),
+        pytest.param("torchrun", 1, "(SIGKILL)", marks=pytest.mark.long),
+    ],
+)
+def test_a_killed_process_is_named_with_the_collective(
+    launcher: str, code: int, report: str, tmp_path: Path
+) -> None:
     scenarios = Path(__file__).parent / "failure_scenarios.py"
-    done = launch_job(2, scenarios, "is_killed", folder=tmp_path, launcher="launch")
+    done = launch_job(2, scenarios, "is_killed", folder=tmp_path, launcher=launcher)
     host = socket.gethostname()
-    assert done.code == 137
+    assert done.code == code
     assert done.err[0].startswith(
         f"shardir: process 0 ({host}): all-gather %y.between_processes of total over data "
         f"(collective 1 of run 1) cannot finish: process 1 ({host}) was killed, or the connection "
         "was lost\n"
     )
-    assert done.err[-1] == "shardir launch: process 1 was ended by SIGKILL\n"
+    assert report in done.err[-1]
 
 
 def test_the_exit_code_is_that_of_the_process_that_exits(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
-"""The end of a job that another process aborts."""
+"""The end of a job that another process aborts, or whose connection is lost."""
 
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 
+from shardir.backends.distributed.deadlock_detector import ExecutionPoint
+from shardir.backends.distributed.messages import MessageChannel
 from shardir.backends.distributed.sockets import socket_communicator
 from shardir.backends.distributed.sockets.connection import Connection
 from shardir.backends.distributed.sockets.socket_communicator import Network, SocketCommunicator
@@ -69,3 +72,30 @@ def test_an_aborted_process_forwards_the_message_before_its_end(
     with pytest.raises(ExitError):
         networks[2].make_progress()
     assert not networks[2].lost
+
+
+def test_a_wait_for_a_killed_process_ends_before_the_next_check_of_the_status(
+    networks: list[Network], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torchrun ends the processes that wait within 0.1 s, so that a later message is lost."""
+
+    def check_status(*_: object) -> str:
+        raise AssertionError("the next check of the status")
+
+    monkeypatch.setattr(MessageChannel, "_check_status", check_status)
+
+    def abort(self: SocketCommunicator, code: int) -> None:
+        raise ExitError(code)
+
+    monkeypatch.setattr(SocketCommunicator, "abort", abort)
+    channel = MessageChannel(SocketCommunicator(networks[0], 0), ["a", "b", "c"], 300, False)
+    posted = channel.post(1, {}, {1: np.zeros(1)}, lambda: ExecutionPoint("all-reduce %y of f"))
+    for each in networks[1].connections.values():
+        each.stream.close()
+    with pytest.raises(ExitError) as caught:
+        channel.wait(posted)
+    assert caught.value.args == (13,)
+    assert capsys.readouterr().err == (
+        "shardir: process 0 (a): all-reduce %y of f cannot finish: process 1 (b) was killed, or "
+        "the connection was lost\n"
+    )
