@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, vector_type
+from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import is_lhs_readable_in_place
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
 from shardir.backends.cpu.kernels.gemm.packing import SEGMENT_ENTRY_BYTES
@@ -17,6 +18,7 @@ from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_BLOCK_LINES,
     MIN_OUTSIDE_FRACTION,
+    PACKED_STEP_COLUMNS,
     PART_OVERHEAD_STEPS,
 )
 from shardir.ir.types import NumpyArray
@@ -37,8 +39,11 @@ def steps_of_selected_rows(work: MatrixProduct, sizes: BlockSizes) -> int:
     if extent % parts:
         return 0
     steps = extent // parts
+    overhead = PART_OVERHEAD_STEPS
+    if is_lhs_readable_in_place(work):
+        overhead += PACKED_STEP_COLUMNS / work.sizes[2]
     outside = 1.0 - _inside_fraction(work)
-    return steps if outside > MIN_OUTSIDE_FRACTION + PART_OVERHEAD_STEPS / steps else 0
+    return steps if outside > MIN_OUTSIDE_FRACTION + overhead / steps else 0
 
 
 def _inside_fraction(work: MatrixProduct) -> float:
