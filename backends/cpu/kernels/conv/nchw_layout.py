@@ -35,6 +35,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ProductLoop,
     merge_loops,
 )
+from shardir.backends.cpu.kernels.gemm.microkernel import type_of_stored_sums
 from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
 from shardir.backends.cpu.kernels.gemm.record_builder import count_tasks, describe_blocked_product
@@ -336,7 +337,9 @@ def lower_nchw(work: MatrixProduct, context: LoweringContext, label: str) -> lis
     most = most // sizes.tile.columns * sizes.tile.columns
     if not most:
         return []
-    staged = arith.dtype != work.out.dtype or not are_columns_contiguous(work.columns)
+    direct = are_columns_contiguous(work.columns)
+    stored = type_of_stored_sums(work.out.dtype, work.machine, direct and inner <= steps)
+    staged = not direct or (arith.dtype != work.out.dtype and not stored)
     grid = choose_task_grid(
         batch, rows, columns, inner, sizes._replace(columns=most), arith.size, staged, False,
         context.workers, operations_per_ns(arith.size, arith.planes, work.machine), packable=False,
@@ -350,5 +353,6 @@ def lower_nchw(work: MatrixProduct, context: LoweringContext, label: str) -> lis
     fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)
     lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(found.runs)] or [(1, 0)]
     fields["steps"], lists["image_layout"] = steps, laid.words
-    kernel = packed_gemm_kernel(work.lhs.dtype, work.rhs.dtype, work.out.dtype, sizes, checked)
+    dtypes = work.lhs.dtype, work.rhs.dtype, work.out.dtype
+    kernel = packed_gemm_kernel(*dtypes, sizes, checked, stored=stored)
     return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]

@@ -27,10 +27,13 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     interleave_planes,
     narrow_to_storage,
 )
+from shardir.ir.dtypes import NARROW_FLOATS
 
 COLUMN_PREFETCH_BYTES = 512
 """Prefetch distance in bytes of packed columns."""
 
+MASKED_STORE_BYTES = 64
+"""Bytes of registers of which any elements can be stored (AVX-512)."""
 
 WRITE_TILE_FUNCTION = "write_tile"
 
@@ -52,6 +55,14 @@ class RegisterTile(NamedTuple):
     def columns(self) -> int:
         """The number of columns."""
         return self.width * self.lanes
+
+
+def type_of_stored_sums(dtype: str, machine: HostDescription, is_single_part: bool) -> str:
+    """Return the narrow type of a result as which tiles store their sums, "" if they store sums of
+    a wider type: narrow floats, if tiles compute whole sums and the machine has masked stores of
+    16 bits."""
+    has_masked_stores = machine.vector_bytes == MASKED_STORE_BYTES
+    return dtype if dtype in NARROW_FLOATS and is_single_part and has_masked_stores else ""
 
 
 @cache

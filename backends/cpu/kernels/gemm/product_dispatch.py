@@ -41,6 +41,7 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     matrix_product_of,
     merge_loops,
 )
+from shardir.backends.cpu.kernels.gemm.microkernel import type_of_stored_sums
 from shardir.backends.cpu.kernels.gemm.operand_copies import lower_with_dense_result
 from shardir.backends.cpu.kernels.gemm.packed_kernel import packed_gemm_kernel
 from shardir.backends.cpu.kernels.gemm.product_record import encode_record
@@ -79,9 +80,6 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     TILE_RATE_RATIO,
 )
 from shardir.ir.module import Op
-
-MASKED_STORE_BYTES = 64
-"""Bytes of registers of which any elements can be stored (AVX-512)."""
 
 
 def dot_rule(
@@ -258,9 +256,7 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         arith, columns, work.machine, rows if batch > 1 and inner > MAX_PART_STEPS else 1, inner
     )
     direct = _are_columns_contiguous(work.columns, item)
-    stored = ""
-    if arith.dtype != work.out.dtype and direct and _has_single_part(work, sizes):
-        stored = work.out.dtype
+    stored = type_of_stored_sums(work.out.dtype, work.machine, direct and inner <= sizes.steps)
     staged = not direct or (arith.dtype != work.out.dtype and not stored)
     part_steps = 0 if stored else steps_of_selected_rows(work, sizes)
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
@@ -281,12 +277,6 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
     )
     return _packed_phases(work, grid, sizes, staged, stored, part_steps, context, label)
-
-
-def _has_single_part(work: MatrixProduct, sizes: BlockSizes) -> bool:
-    """Return whether tiles can store narrow floats: if they compute whole sums, and the machine
-    has masked stores of 16 bits."""
-    return work.sizes[3] <= sizes.steps and work.machine.vector_bytes == MASKED_STORE_BYTES
 
 
 def _is_transposition_better(work: MatrixProduct) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
 from shardir.backends.cpu.kernels.conv.nchw_layout import ImageLayout, find_nchw_layout
@@ -17,9 +18,14 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.types import TensorType
 from shardir.ops import convolution
-from tests.backends.cpu.kernels.conv.test_convolution import assert_shape, attributes
+from tests.backends.cpu.guard_pages import copy_after_guard_page, copy_before_guard_page
+from tests.backends.cpu.kernels.conv.test_convolution import (
+    assert_convolution,
+    assert_shape,
+    attributes,
+)
 from tests.backends.cpu.kernels.gemm.test_dot import random_elements
-from tests.backends.cpu.machine_descriptions import ZEN_5
+from tests.backends.cpu.machine_descriptions import ZEN_3, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, selected_kernel_names
 
 pytestmark = pytest.mark.sample(5)
@@ -101,6 +107,32 @@ def test_planes_are_used_for_strides_up_to_two(dtype: str, strides: int, planes:
         RULES["convolution"], make_op(convolution, *types, **attrs), ZEN_5
     )
     assert any("planes" in name for name in names) == planes
+
+
+@pytest.mark.parametrize(
+    ("dtype", "channels", "machine", "is_direct"),
+    [
+        ("bf16", 5, ZEN_5, True), ("f16", 5, ZEN_5, True), ("f32", 5, ZEN_5, False),
+        ("f16", 60, ZEN_5, False), ("bf16", 5, ZEN_3, False),
+    ],
+)  # fmt: skip
+def test_tiles_store_sums_of_one_part_as_half_precision(
+    dtype: str, channels: int, machine: HostDescription, is_direct: bool
+) -> None:
+    """Longer sums are added in several parts, and other machines lack masked stores of 16 bits."""
+    attrs = attributes(2, "bf01,oi01->bf01", padding=PAD_BY_ONE)
+    types = (TensorType(shape, dtype) for shape in ((2, channels, 23, 31), (17, channels, 3, 3)))
+    op = make_op(convolution, *types, **attrs)
+    names = selected_kernel_names(RULES["convolution"], op, machine)
+    assert any("_direct" in name and "planes" in name for name in names) == is_direct
+    rng = np.random.default_rng(0)
+    x, w = (random_elements(rng, value.type.shape, dtype) for value in op.operands)
+    for copy in (copy_after_guard_page, copy_before_guard_page):
+        for workers in (1, 3):
+            out = copy(np.zeros(op.result.type.shape, x.dtype))
+            arrays = [copy(x), copy(w)]
+            assert lower_and_run(RULES["convolution"], op, arrays, [out], workers=workers)
+            assert_convolution(out, x, w, op.result.type, attrs)
 
 
 def layout_and_channels(
