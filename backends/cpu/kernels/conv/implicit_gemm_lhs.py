@@ -4,7 +4,7 @@ If the innermost steps of a patch are contiguous (the channels of a pixel or, wi
 row of a window), a line of a segment is a contiguous run, or all of it is outside and is read from
 a run of zeros. Runs that are partly inside are copied, with zeros around them. A table of the start
 addresses of runs is built for some rows, from which tiles load them. The summation order is the
-same as for packed patches.
+same as for packed patches. Steps may be groups of steps of the size of an f32 (`grouped_steps`).
 """
 
 from collections.abc import Iterator
@@ -37,10 +37,11 @@ def is_lhs_readable_in_place(work: MatrixProduct) -> bool:
     """Return whether the left operand is patches that should be read in place."""
     if not (work.patches and work.patches.side == "lhs" and work.inner and work.rows):
         return False
-    run, item = work.inner[-1], work.out.itemsize
+    run, item, arith = work.inner[-1], work.lhs.itemsize, work.arithmetic
+    is_grouped = work.grouped is not None and not work.packs_groups and not arith.has_tiles
     return (
-        work.lhs.dtype == work.out.dtype
-        and work.out.dtype in ("f32", "f64")
+        work.lhs.dtype == (arith.dtype if is_grouped else work.out.dtype)
+        and work.lhs.dtype in ("f32", "f64")
         and run.lhs == item
         and sorted(run.position_strides)[:-1] == [0] * (len(run.position_strides) - 1)
         and max(run.position_strides, default=0) <= 1

@@ -51,15 +51,15 @@ def check(op: Op, x: Array, w: Array, out: Array) -> None:
 @pytest.mark.parametrize(
     ("image", "filter", "given"),
     [
-        ((2, 7, 7, 128), (3, 3, 128, 40), {}),
-        ((1, 5, 9, 130), (3, 3, 130, 33), {}),
+        ((2, 7, 7, 128), (3, 3, 128, 96), {}),
+        ((1, 5, 9, 130), (3, 3, 130, 93), {}),
         ((3, 4, 4, 1032), (3, 3, 1032, 35), {}),
         ((2, 6, 7, 128), (5, 5, 128, 70), {"padding": ((2, 2), (3, 1))}),
-        ((2, 9, 9, 128), (3, 3, 128, 40), {"strides": (2, 2)}),
-        ((2, 7, 7, 128), (3, 3, 128, 40), {"rhs_dilation": (2, 3), "padding": ((2, 2), (3, 3))}),
-        ((1, 3, 5, 128), (3, 3, 128, 40), {"padding": ((4, 5), (0, 3))}),
-        ((2, 5, 5, 256), (3, 3, 128, 80), {"groups": 2}),
-        ((4, 1, 1, 128), (3, 3, 128, 40), {}),
+        ((2, 9, 9, 128), (3, 3, 128, 97), {"strides": (2, 2)}),
+        ((2, 7, 7, 128), (3, 3, 128, 96), {"rhs_dilation": (2, 3), "padding": ((2, 2), (3, 3))}),
+        ((1, 3, 5, 128), (3, 3, 128, 96), {"padding": ((4, 5), (0, 3))}),
+        ((2, 5, 5, 256), (3, 3, 128, 160), {"groups": 2}),
+        ((4, 1, 1, 128), (3, 3, 128, 96), {}),
     ],
 )
 def test_selected_rows_match_the_reference(
@@ -94,13 +94,13 @@ def test_copies_of_images_in_nchw_layout_select_rows(dims: str) -> None:
         {"image": (50, 7, 7, 128)},
         {"image": (2, 7, 7, 1031), "filter": (3, 3, 1031, 40)},
         {"dtype": "bf16", "machine": SAPPHIRE_RAPIDS},
-        {"image": (2, 7, 7, 128), "filter": (2, 2, 128, 40), "dtype": "f16"},
+        {"image": (2, 7, 7, 128), "filter": (2, 2, 128, 96), "dtype": "f16"},
     ],
 )
 def test_other_convolutions_multiply_all_rows(given: dict[str, Any]) -> None:
     """Few elements are outside, parts are short or of different lengths, rows are many, tiles are
     those of AMX, or sums of one part are stored as f16."""
-    given = {"image": (2, 7, 7, 128), "filter": (3, 3, 128, 40), **given}
+    given = {"image": (2, 7, 7, 128), "filter": (3, 3, 128, 96), **given}
     machine = given.pop("machine", ZEN_5)
     assert not selects_rows(operation(**given), machine)
 
@@ -111,9 +111,9 @@ def test_elements_around_an_image_are_not_read() -> None:
     surrounded = np.full((2, 11, 11, 128), np.nan, NUMPY_DTYPES["bf16"])
     x = surrounded[:, 2:9, 2:9]
     x[...] = random_elements(rng, x.shape, "bf16")
-    op = operation(x.shape, (3, 3, 128, 40), "bf16")
+    op = operation(x.shape, (3, 3, 128, 96), "bf16")
     assert selects_rows(op)
-    w = random_elements(rng, (3, 3, 128, 40), "bf16")
+    w = random_elements(rng, (3, 3, 128, 96), "bf16")
     out = np.empty(op.result.type.shape, x.dtype)
     check(op, x, w, out)
     assert np.isfinite(out).all()
@@ -125,14 +125,14 @@ def test_elements_before_and_after_operands_are_not_accessed(
     copy: Callable[[Array], Array], dtype: str
 ) -> None:
     rng = np.random.default_rng(0)
-    op = operation((2, 5, 7, 130), (3, 3, 130, 37), dtype)
+    op = operation((2, 5, 7, 130), (3, 3, 130, 61), dtype)
     assert selects_rows(op)
     x, w = (copy(random_elements(rng, value.type.shape, dtype)) for value in op.operands)
     check(op, x, w, copy(np.zeros(op.result.type.shape, x.dtype)))
 
 
 def test_a_result_of_taps_that_are_all_outside_is_zero() -> None:
-    op = operation((1, 2, 2, 128), (3, 3, 128, 40), padding=((9, 9), (9, 9)))
+    op = operation((1, 2, 2, 128), (3, 3, 128, 96), padding=((9, 9), (9, 9)))
     assert selects_rows(op)
     x, w = (np.ones(value.type.shape, value.type.numpy) for value in op.operands)
     out = np.full(op.result.type.shape, np.nan, x.dtype)

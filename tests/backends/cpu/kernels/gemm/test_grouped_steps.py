@@ -1,5 +1,6 @@
 """Products with instructions for groups of K steps."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,12 @@ from shardir.backends.cpu.kernels.gemm.grouped_steps import has_group_instructio
 from shardir.backends.cpu.kernels.rules import RULES
 from shardir.ir.types import NUMPY_DTYPES, TensorType
 from shardir.ops import convolution, dot
-from tests.backends.cpu.kernels.conv.test_convolution import attributes, check_convolution
+from tests.backends.cpu.guard_pages import copy_after_guard_page, copy_before_guard_page
+from tests.backends.cpu.kernels.conv.test_convolution import (
+    assert_convolution,
+    attributes,
+    check_convolution,
+)
 from tests.backends.cpu.kernels.gemm.test_dot import (
     check_product,
     random_elements,
@@ -260,3 +266,43 @@ def test_packing_makes_groups_of_gradients_of_filters(
     places = ~np.isfinite(exact)
     np.testing.assert_array_equal(places, ~np.isfinite(singles))
     np.testing.assert_array_equal(singles[places], exact[places])
+
+
+@pytest.mark.parametrize(
+    ("dims", "image", "filter", "given"),
+    [
+        ("b01f,01io->b01f", (2, 19, 17, 32), (3, 3, 32, 40), {}),
+        ("b01f,01oi->b01f", (1, 23, 22, 18), (3, 3, 33, 18), {"strides": (2, 1)}),
+        ("b01f,01io->b01f", (2, 19, 17, 50), (3, 2, 50, 70), {"rhs_dilation": (2, 3)}),
+        ("b01f,01io->b01f", (1, 12, 9, 34), (3, 3, 34, 36), {"lhs_dilation": (2, 2)}),
+        ("b01f,01io->b01f", (2, 14, 14, 64), (3, 3, 32, 80), {"groups": 2}),
+    ],
+)
+@pytest.mark.parametrize("copy", [copy_after_guard_page, copy_before_guard_page])
+def test_tiles_read_groups_of_patches_in_place(
+    dims: str, image: tuple[int, ...], filter: tuple[int, ...], given: dict[str, Any],
+    copy: Callable[[Array], Array],
+) -> None:  # fmt: skip
+    """Positions outside of the image are zeros; no element outside of the operands is accessed."""
+    rng = np.random.default_rng(0)
+    attrs = attributes(2, dims, **{"padding": ((1, 1), (1, 2)), **given})
+    op = make_op(convolution, *(TensorType(shape, "bf16") for shape in (image, filter)), **attrs)
+    found = selected_kernel_names(RULES["convolution"], op, ZEN_5)
+    assert any(GROUPS in name and "_straight" in name for name in found)
+    x, w = (copy(random_elements(rng, shape, "bf16")) for shape in (image, filter))
+    out = copy(np.zeros(op.result.type.shape, x.dtype))
+    for workers in (1, 3):
+        lower_and_run(RULES["convolution"], op, [x, w], [out], workers=workers)
+        assert_convolution(out, x, w, op.result.type, attrs)
+
+
+def test_short_runs_of_groups_and_groups_of_integers_are_packed() -> None:
+    for dtype, channels in (("bf16", 14), ("i16", 64)):
+        attrs = attributes(2, "b01f,01io->b01f", padding=((1, 1), (1, 1)))
+        types = (TensorType(each, dtype) for each in ((2, 19, 17, channels), (3, 3, channels, 40)))
+        computed = make_op(convolution, *types, **attrs)
+        result = computed.result.type.with_dtype("bf16" if dtype == "bf16" else "i32")
+        types = (value.type for value in computed.operands)
+        op = make_op(convolution, *types, **attrs, result=result)
+        found = selected_kernel_names(RULES["convolution"], op, ZEN_5)
+        assert not any("_straight" in name for name in found)
