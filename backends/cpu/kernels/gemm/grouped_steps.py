@@ -36,9 +36,11 @@ from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ProductLoop,
 )
 from shardir.backends.cpu.kernels.gemm.tuning import (
+    MIN_CONTIGUOUS_PATCH_LINES,
     MIN_GROUPED_LINES,
     MIN_PACKED_GROUP_LINES,
     MIN_PAIRED_STEPS,
+    MIN_STEPS_PER_COPIED_COLUMN,
     MIN_TILE_GROUPS,
     MIN_TILE_LINES,
 )
@@ -195,25 +197,26 @@ def is_run_of_pairs(loop: ProductLoop) -> bool:
 def pack_groups(work: MatrixProduct, context: LoweringContext) -> tuple[list[Phase], MatrixProduct]:
     """Return the product whose packed operands have groups, and the phases that copy operands.
 
-    With tile registers, patches are the right operand, and the K steps of the left one are
+    Patches whose lines are contiguous are the right operand if the sums are long, since its panels
+    have more lines. With tile registers, all patches are, and the K steps of the left operand are
     contiguous.
     """
     phases = list[Phase]()
     instruction = _channel_instruction("bf16", work.out.dtype, work.machine)
-    if isinstance(instruction, TileInstruction):
-        if work.patches and work.patches.side == "lhs":
-            work = work.transpose()
-        if work.inner[-1].lhs != work.lhs.itemsize:
-            copier = _OperandCopier(work, instruction, context)
-            copied = copier.make_steps_contiguous(_operand(work, "lhs"), len(work.inner))
-            phases, loops = copier.phases, iter(copied.strides)
-            batch, row, column, inner = (
-                tuple(loop._replace(lhs=next(loops)) for loop in each)
-                for each in (work.batch, work.rows, work.columns, work.inner)
-            )
-            work = work._replace(
-                lhs=copied.view, batch=batch, rows=row, columns=column, inner=inner
-            )
+    is_tile = isinstance(instruction, TileInstruction)
+    if (is_tile or _has_long_sums_of_contiguous_lines(work)) and (
+        work.patches and work.patches.side == "lhs"
+    ):
+        work = work.transpose()
+    if isinstance(instruction, TileInstruction) and work.inner[-1].lhs != work.lhs.itemsize:
+        copier = _OperandCopier(work, instruction, context)
+        copied = copier.make_steps_contiguous(_operand(work, "lhs"), len(work.inner))
+        phases, loops = copier.phases, iter(copied.strides)
+        batch, row, column, inner = (
+            tuple(loop._replace(lhs=next(loops)) for loop in each)
+            for each in (work.batch, work.rows, work.columns, work.inner)
+        )
+        work = work._replace(lhs=copied.view, batch=batch, rows=row, columns=column, inner=inner)
     assert instruction is not None
     lhs, rhs = (
         view._replace(
@@ -222,6 +225,18 @@ def pack_groups(work: MatrixProduct, context: LoweringContext) -> tuple[list[Pha
         for side, view in (("lhs", work.lhs), ("rhs", work.rhs))
     )
     return phases, work._replace(lhs=lhs, rhs=rhs, grouped=instruction, packs_groups=True)
+
+
+def _has_long_sums_of_contiguous_lines(work: MatrixProduct) -> bool:
+    """Return whether lines of patches are contiguous, and sums are so long that packing more lines
+    at a time outweighs a copy of the transposed result."""
+    _, _, columns, inner = work.sizes
+    lines = work.rows[-1]
+    return (
+        lines.lhs == work.lhs.itemsize
+        and lines.extent >= MIN_CONTIGUOUS_PATCH_LINES
+        and inner >= MIN_STEPS_PER_COPIED_COLUMN * columns
+    )
 
 
 def _has_plain_pairs(work: MatrixProduct, side: str, instruction: GroupInstruction) -> bool:

@@ -173,7 +173,10 @@ def _lower_grouped(work: MatrixProduct, context: LoweringContext, label: str) ->
     ):
         return []
     copies, grouped = pack_groups(work, context)
-    if grouped.arithmetic.has_tiles and not has_contiguous_columns(grouped, grouped.out.itemsize):
+    is_transposed = grouped.patches != work.patches
+    if (grouped.arithmetic.has_tiles or is_transposed) and not has_contiguous_columns(
+        grouped, grouped.out.itemsize
+    ):
         return [*copies, *lower_with_dense_result(grouped, _lower_packed, context, label)]
     return [*copies, *_lower_packed(grouped, context, label)]
 

@@ -77,6 +77,11 @@ MIN_PAIRED_STEPS = 8
 """Minimum contiguous K steps of patches that are loaded as vectors of pairs. On a Zen 4, filter
 gradients of ResNet-50 in NCHW layout with 56, 28 and 14 rows take 0.88, 0.88 and 0.79 of the time
 of patches that are packed element by element."""
+MIN_CONTIGUOUS_PATCH_LINES, MIN_STEPS_PER_COPIED_COLUMN = 32, 4
+"""Minimum contiguous lines of patches that are the right operand, whose panels have 32 lines
+instead of 12, and minimum K steps for each column of a result that is copied for that. On a Zen 4,
+filter gradients of ResNet-50 in NHWC layout with 56 and 28 rows take 0.90 and 0.92 of the time, and
+those with 14 and 7 rows would take 1.01 and 1.24."""
 
 # operand_copies.py
 SKINNY_ROWS = 8

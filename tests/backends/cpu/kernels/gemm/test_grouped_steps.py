@@ -306,3 +306,28 @@ def test_short_runs_of_groups_and_groups_of_integers_are_packed() -> None:
         op = make_op(convolution, *types, **attrs, result=result)
         found = selected_kernel_names(RULES["convolution"], op, ZEN_5)
         assert not any("_straight" in name for name in found)
+
+
+@pytest.mark.parametrize(
+    ("image", "grad", "padding", "is_transposed"),
+    [
+        ((2, 20, 24, 40), (2, 20, 24, 33), 1, True),
+        ((1, 31, 22, 70), (1, 31, 22, 50), 1, True),
+        ((2, 22, 26, 33), (2, 20, 24, 130), 0, True),
+        ((2, 20, 24, 31), (2, 20, 24, 33), 1, False),
+        ((1, 12, 10, 40), (1, 12, 10, 33), 1, False),
+    ],
+)
+def test_contiguous_lines_of_long_sums_are_columns(
+    image: tuple[int, ...], grad: tuple[int, ...], padding: int, is_transposed: bool
+) -> None:
+    """The transposed result is copied. Short sums or few lines would not amortize it."""
+    rng = np.random.default_rng(0)
+    attrs = attributes(2, "f01b,i01o->01bf", padding=((padding, padding),) * 2)
+    op = make_op(convolution, TensorType(image, "bf16"), TensorType(grad, "bf16"), **attrs)
+    found = selected_kernel_names(RULES["convolution"], op, ZEN_5)
+    side = "rhs" if is_transposed else "lhs"
+    assert any("_packed_" in name and f"_{side}{2 * padding}" in name for name in found)
+    assert any("moves" in name for name in found) == is_transposed
+    x, w = (random_elements(rng, shape, "bf16") for shape in (image, grad))
+    check_convolution(x, w, attrs)
