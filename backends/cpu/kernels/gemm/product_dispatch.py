@@ -277,9 +277,28 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         context.workers,
         operations_per_ns(arith.size, arith.planes, work.machine)
         * (TILE_RATE_RATIO if work.arithmetic.has_tiles else 1),
-        not gathered and copied <= MAX_PACKED_OPERAND_BYTES,
+        not gathered and not _is_rhs_packed(work, sizes) and copied <= MAX_PACKED_OPERAND_BYTES,
     )
     return _packed_phases(work, grid, sizes, staged, stored, part_steps, context, label)
+
+
+def _is_rhs_packed(work: MatrixProduct, sizes: BlockSizes) -> bool:
+    """Return whether the right operand is a packed panel as it is: if its columns fill a tile, and
+    rows of them are contiguous in the order of the K steps.
+
+    On a Zen 4, products of 27 rows and 32 columns over 16,384 steps take 0.88 of the time with
+    packing.
+    """
+    arith, step = work.arithmetic, work.rhs.itemsize
+    if work.rhs.dtype != arith.dtype or arith.planes > 1 or work.grouped:
+        return False
+    if work.sizes[2] != sizes.tile.columns or (work.patches and work.patches.side == "rhs"):
+        return False
+    for loop in (*reversed(work.columns), *reversed(work.inner)):
+        if loop.rhs != step:
+            return False
+        step *= loop.extent
+    return True
 
 
 def _is_transposition_better(work: MatrixProduct) -> bool:
@@ -308,14 +327,25 @@ def _contiguous_column_bytes(columns: Sequence[ProductLoop], item: int) -> int:
     return step
 
 
+def _has_several_runs(work: MatrixProduct) -> bool:
+    """Return whether the lines of patches form several runs, which packing of patches copies as
+    vectors: those of a plain operand are contiguous, or it is packed element by element.
+
+    On a Zen 4, the gradient of a filter of 3x3x3 elements without padding takes 0.64 of the time.
+    """
+    if work.patches and work.patches.side == "rhs":
+        return len(work.columns) > 1
+    return len(work.rows) > 1 and work.rows[-1].lhs == work.lhs.itemsize
+
+
 def _patch_access_of(work: MatrixProduct) -> PatchAccess:
     """Return how patches are accessed; patches that all exist are packed as a plain operand unless
-    their columns form several runs."""
+    their lines form several runs."""
     patches = work.patches
     straight = is_lhs_readable_in_place(work) and not work.arithmetic.has_tiles
     if not patches:
         return PatchAccess()
-    if not (straight or patches.starts or (patches.side == "rhs" and len(work.columns) > 1)):
+    if not (straight or patches.starts or _has_several_runs(work)):
         return PatchAccess()
     return PatchAccess(
         patches.side,
@@ -353,6 +383,9 @@ def _packed_phases(
     _, _, columns, inner = work.sizes
     width = sizes.tile.columns
     fields, lists = describe_blocked_product(work, grid, sizes, staged, checked, part_steps)
+    if _is_rhs_packed(work, sizes):
+        fields |= {"packed_slot": work.rhs.slot, "packed_offset": work.rhs.offset}
+        lists["batch"] = [(*loop[:4], loop.rhs) for loop in reversed(work.batch)]
     if not grid.packed:
         return [Phase(kernel, encode_record(fields, lists), count_tasks(fields), grid.cost, label)]
     steps = round_up(inner, arith.block_steps)

@@ -9,7 +9,8 @@ from shardir.backends.cpu.codegen.llvm_text import LLVMFunction, LLVMValue, Stac
 RECORD_FIELDS = (
     "packing",  # 1 if this phase packs the right operand for a later phase
     "lhs_slot", "lhs_offset", "rhs_slot", "rhs_offset", "out_slot", "out_offset",
-    "packed_slot",  # slot of the packed right operand; 0: each task packs its own part
+    # the packed right operand; slot 0: each task packs its own part
+    "packed_slot", "packed_offset",
     "staged",  # 1 if results are accumulated in scratch memory and stored at the end
     "rows", "columns", "inner",
     # K steps, rows and columns of a block that are packed at a time
@@ -102,8 +103,7 @@ class OutputBlock:
         """Emit the body once in a loop over the products of the block; yield the start addresses of
         the operands, the result and the packed right operand."""
         f, r = self._f, self._record
-        starts = [r.address(bases, name) for name in ("lhs", "rhs", "out")]
-        starts.append(f.load(f.offset(bases, r["packed_slot"], "ptr"), "ptr"))
+        starts = [r.address(bases, name) for name in ("lhs", "rhs", "out", "packed")]
         loops, number = r.loops("batch")
         extent = f.select(number.is_("ne", 0), f.load(loops, "i64"), 1)
         strides = [f.load(f.offset(loops, 8 + 8 * i), "i64") for i in range(4)]

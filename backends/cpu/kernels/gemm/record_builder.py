@@ -27,7 +27,7 @@ def describe_product(
         "lhs_slot": work.lhs.slot, "lhs_offset": work.lhs.offset,
         "rhs_slot": work.rhs.slot, "rhs_offset": work.rhs.offset,
         "out_slot": work.out.slot, "out_offset": work.out.offset,
-        "packed_slot": 0, "staged": 0,
+        "packed_slot": 0, "packed_offset": 0, "staged": 0,
         "rows": rows, "columns": columns, "inner": inner,
         "steps": inner, "packed_rows": rows, "packed_columns": columns, "panel_columns": columns,
         "products": batch, "block_products": grid.products,
