@@ -127,6 +127,16 @@ def test_importing_shardir_imports_no_heavy_module() -> None:
     assert heavy.isdisjoint(done.stdout.split())
 
 
+def test_importing_the_arrays_imports_no_parser_and_no_decimals() -> None:
+    """They would take a twelfth of the time."""
+    code = "import shardir.numpy, shardir.lax, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert "shardir.frontend.numpy.api" in done.stdout.split()
+    assert {"lark", "decimal"}.isdisjoint(done.stdout.split())
+
+
 def test_dir_lists_the_public_names() -> None:
     assert {"Mesh", "jit", "numpy", "parse"} <= set(dir(shardir))
     assert {"TABLE", "TYPE_CHECKING", "lazy_names"}.isdisjoint(dir(shardir))

@@ -11,8 +11,10 @@ each device computes its own elements.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from shardir import ops
+from shardir._imports.lazy_import import lazy_import
 from shardir.ir.builder import Builder, substitute
 from shardir.ir.dtypes import RBG_KEYS
 from shardir.ir.module import Function, GlobalTensor, Module, Op, SpmdInterface, Value
@@ -23,13 +25,17 @@ from shardir.passes.batching import (
     collectives,
     control_flow,
     manual,
-    philox_bits,
     regions,
 )
 from shardir.passes.batching.batcher import Batcher
 from shardir.passes.batching.transform import restore_names_and_shardings
 from shardir.passes.pipeline import Pass
 from shardir.passes.rewriting import all_values, used_names
+
+if TYPE_CHECKING:
+    from shardir.passes.batching import philox_bits
+else:
+    philox_bits = lazy_import("shardir.passes.batching.philox_bits")
 
 NUM_WORDS = 4
 """The number of 32-bit words of a key."""
