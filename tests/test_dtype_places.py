@@ -73,11 +73,16 @@ SPECIAL_CASES = {
 """Files and folders whose algorithm is specific to one dtype, and the reason."""
 
 NAMES = re.compile(r"(?<![a-z0-9])(b?f16|fp16|bfloat16|float16)(?![a-z0-9])")
+POSSIBLE_NAMES = re.compile("f16|fp16|float16|bfloat")
+"""Parts of all names, some of which are in the source of each file that names a narrow float."""
 
 
 def _names_a_narrow_float(path: Path) -> bool:
     """Return whether code of the file, without docstrings, names a 16-bit float."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    source = path.read_text(encoding="utf-8")
+    if not POSSIBLE_NAMES.search(source.lower()):
+        return False
+    tree = ast.parse(source)
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
