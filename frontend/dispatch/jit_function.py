@@ -129,8 +129,7 @@ class JitFunction:
         self._has_static = parameters.has_static
         shardings = in_shardings, out_shardings
         options = parameters, shardings, uneven, backend, device, compiler_options, passes
-        is_shared = transform == "jit" and placement is None
-        self._set_caches(find_caches(fun, options) if is_shared else FunctionCaches())
+        self._set_caches(find_caches(fun, options) if placement is None else FunctionCaches())
 
     def _set_caches(self, caches: FunctionCaches) -> None:
         self._caches = caches

@@ -60,6 +60,20 @@ def test_iota_takes_one_size() -> None:
         assert str(caught.value).splitlines()[0] == f"the size of iota {why}"
 
 
+def test_arrays_and_values_of_other_types_are_no_numbers_of_elements() -> None:
+    key = random.key(0)
+    np.testing.assert_array_equal(np.sort(random.permutation(key, snp.array([3, 5]))), [3, 5])
+    np.testing.assert_array_equal(random.permutation(key, np.array([3])), [3])
+    np.testing.assert_array_equal(random.choice(key, snp.array([7, 7]), (3,)), [7, 7, 7])
+    for draw in (random.permutation, random.choice):
+        for wrong in (True, np.bool_(True), np.float32(3), snp.float32(3), 3.0):
+            with pytest.raises(RandomError) as caught:
+                draw(key, wrong)
+            assert str(caught.value).splitlines()[0] == (
+                f"{draw.__name__} takes an array, or a concrete integer"
+            )
+
+
 def test_traced_integers_are_no_numbers_of_elements() -> None:
     for draw in (random.permutation, random.choice):
         with pytest.raises(RandomError) as caught:

@@ -186,6 +186,7 @@ def test_wrong_ragged_contractions_are_refused() -> None:
         (lambda: call(two[0], batched, (2,), ()), f"{batches}, got ()"),
         (lambda: call(two.reshape(2, 1, 1), batched, (2,), ()), f"{batches}, got (2, 1, 1)"),
         (lambda: call(two[:, None], batched, (0,), ()), f"{shape}, got (2, 1)"),
+        (lambda: call(two[0], batched, (0,), ()), f"{shape}, got ()"),
     ]  # fmt: skip
     for refused, text in cases:
         assert_raises_exactly(refused, OperationTypeError, text)

@@ -39,6 +39,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
         "put it into offset_dims, or pass the slice size 1",
     ),
     (
+        lambda: gather(((1,), (7,), (1,)), (1, 1)),
+        OperationTypeError,
+        "offset_dims of gather are (1,); they are 2 different dimensions of the result, 0 to 1, "
+        "one for each dimension of the operand that is neither collapsed nor batching",
+    ),
+    (
         lambda: gather(((1,), (), (1,), (0,), (0,)), (2, 2)),
         OperationTypeError,
         "gather has dimension 0 in operand_batching_dims, so its slice size must be 1, and it is "

@@ -266,3 +266,8 @@ def test_derivatives_at_zero_are_those_of_jax() -> None:
         assert np.isinf(grad(ours, 1)(1.0, at))
     second = hessian(special.xlogy, (0, 1))(2.0, 3.0)
     np.testing.assert_allclose(second, ((0, 1 / 3), (1 / 3, -2 / 9)), rtol=1e-6)
+
+
+def test_the_program_of_multigammaln_does_not_grow_with_the_dimension() -> None:
+    lowered = jit(lambda x: special.multigammaln(x, 1000)).lower(np.float32(600))
+    assert len(lowered.module.main.body.ops) < 100

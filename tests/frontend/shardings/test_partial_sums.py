@@ -515,6 +515,20 @@ def test_a_reduced_axis_may_shard_a_new_dimension(
     assert not sd.jit(fun).lower(copies).compile().collectives()
 
 
+def test_lenient_types_complete_the_sums_that_out_sharding_does_not_state() -> None:
+    def multiply(a: Any, b: Any) -> Any:
+        pending = snp.dot(a, b, out_sharding=P(unreduced={"y"}))
+        return snp.reshape(pending, (4, 16), out_sharding=P("x"))
+
+    operands = reshard(np.ones((8, 8), "f"), P(None, "y")), reshard(np.ones((8, 8), "f"), P("y"))
+    with pytest.raises(ShardingTypeError, match="has partial sums along 'y'; state these axes"):
+        sd.jit(multiply)(*operands)
+    with sd.config(explicit_sharding="lenient"):
+        made = sd.jit(multiply)(*operands)
+    assert made.sharding.spec == P("x", None)
+    np.testing.assert_array_equal(made, np.full((4, 16), 8))
+
+
 def test_a_reduced_axis_does_not_shard_a_dimension_of_the_operand() -> None:
     copies = reshard(ROWS, P(reduced={"x"}))
     for fun in (

@@ -7,6 +7,7 @@ import pytest
 
 import shardir as sd
 import shardir.numpy as snp
+from shardir.errors import PipelineError
 from shardir.frontend.errors import ArgumentError
 from shardir.interop.in_place_of_jax import shardir_as_jax
 from shardir.interop.jax_shim.program import Program
@@ -46,6 +47,11 @@ def test_stablehlo_text_has_no_operations_of_shardir() -> None:
         text = sd.jit(lambda key: sd.random.bits(key, (3,))).lower(key).as_text("stablehlo")
         assert "custom_call" not in text
         assert "key" not in text.replace("%key", "")
+
+
+def test_a_dialect_as_first_argument_is_a_pass_beside_another_dialect() -> None:
+    with pytest.raises(PipelineError, match=r" has no pass called 'stablehlo'; it has "):
+        lower().as_text("stablehlo", dialect="shardir")
 
 
 def test_shardir_is_the_default_dialect() -> None:

@@ -10,6 +10,11 @@ from shardir.errors import OperationTypeError
 from tests.error_assertions import error_line
 
 
+def test_an_array_without_dimensions_is_the_number_of_a_diagonal() -> None:
+    one: Any = np.array(1)
+    np.testing.assert_array_equal(snp.eye(3, k=one), np.eye(3, k=1))
+
+
 @pytest.mark.parametrize("k", [0, -1, 2, 9, np.int8(1), np.uint32(2**32 - 1)])
 def test_traced_diagonals_are_those_of_numpy(k: Any) -> None:
     x = np.arange(12).reshape(3, 4)

@@ -225,6 +225,19 @@ def test_einsum_with_lists_of_axes() -> None:
     check("einsum", normal(5, 2, 3), [..., 0, 1], y, [1, 7], [..., 7, 0])
 
 
+@pytest.mark.parametrize("multiply", [snp.dot, snp.inner])
+@pytest.mark.parametrize(
+    ("dtype", "scalar"), [("bfloat16", 1.7), ("float16", 3), ("int8", 3), ("bool", True)]
+)
+def test_products_with_python_numbers_are_those_of_elements(
+    multiply: Any, dtype: str, scalar: float
+) -> None:
+    x = snp.arange(90).astype(dtype)
+    for made in (multiply(x, scalar), multiply(scalar, x)):
+        assert made.dtype == x.dtype
+        np.testing.assert_array_equal(made, x * scalar)
+
+
 def test_einsum_path_is_an_order_of_numpy_as_a_list_of_positions() -> None:
     chain = [normal(*s) for s in [(2, 3), (3, 4), (4, 3)]]
     optimal, greedy, given = [(0, 1), (0, 1)], [(1, 2), (0, 1)], [(0, 2), (0, 1)]
@@ -243,7 +256,9 @@ def test_einsum_path_is_an_order_of_numpy_as_a_list_of_positions() -> None:
 def test_einsum_path_compares_all_orders_of_few_operands_and_any_size_of_results() -> None:
     large = [normal(2, 5), normal(2, 5), normal(2, 2)]
     assert np.einsum_path("ac,ec,ea->c", *large, optimize="optimal")[0][1:] == [(0, 2), (0, 1)]
-    assert snp.einsum_path("ac,ec,ea->c", *large)[0] == [(0, 1), (0, 1)]
+    for chosen in ("auto", "optimal", True):
+        order, _ = snp.einsum_path("ac,ec,ea->c", *large, optimize=chosen)
+        assert order == [(0, 1), (0, 1)]
     chain = [normal(*s) for s in [(2, 3), (3, 4), (4, 3), (3, 2), (2, 2)]]
     for count, chosen in [(3, "optimal"), (4, "optimal"), (5, "greedy")]:
         text = ",".join(["ij", "jk", "kl", "lm", "mn"][:count])

@@ -27,6 +27,14 @@ def test_traced_positions_insert_as_in_numpy(index: Any, axis: int | None) -> No
     np.testing.assert_array_equal(found, np.insert(X, index, 7, axis=axis))
 
 
+@pytest.mark.parametrize("index", [np.array([1]), [1], np.array(1), 1, slice(1, 2)])
+def test_an_array_of_one_position_is_a_sequence_of_positions(index: Any) -> None:
+    columns = -X[:, :1] if np.ndim(index) or isinstance(index, slice) else -X[:3, 0]
+    for insert in (snp.insert, jit(lambda x, values: snp.insert(x, index, values, axis=1))):
+        found = insert(X, index, columns, axis=1) if insert is snp.insert else insert(X, columns)
+        np.testing.assert_array_equal(found, np.insert(X, index, columns, axis=1))
+
+
 def test_rows_are_inserted_at_one_traced_position() -> None:
     rows = -X[:2, :3]
     found = jit(lambda x, i, v: snp.insert(x, i, v, axis=1))(X, np.int32(2), rows)
