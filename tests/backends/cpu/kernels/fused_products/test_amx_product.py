@@ -26,7 +26,7 @@ from tests.backends.cpu.kernels.fused_products.attention_programs import (
 )
 from tests.backends.cpu.kernels.random_layouts import Array
 from tests.backends.cpu.machine_descriptions import SAPPHIRE_RAPIDS
-from tests.backends.cpu.phase_runner import selected_kernels
+from tests.backends.cpu.phase_runner import RuleHarness, selected_kernels
 from tests.backends.cpu.tile_emulation import machine_with_tiles
 
 TOLERANCE = 1e-2
@@ -121,6 +121,23 @@ def test_results_do_not_depend_on_the_number_of_workers(machine: HostDescription
     for others in found[1:]:
         for first, other in zip(found[0], others, strict=True):
             assert first.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_memory_is_linear_in_the_length(gradient: bool) -> None:
+    def temporary_bytes(length: int) -> int:
+        sizes = {**SIZES, "rows": length, "columns": length - 1}
+        arrays = random_attention(8, "bf16", sizes)
+        module = fuse_products(attention_module(arrays, gradient, is_causal=True))
+        op = [op for op in module.main.body.ops if op.spec is fused_products][-1]
+        harness = RuleHarness(2, SAPPHIRE_RAPIDS)
+        types = [value.type for value in (*op.operands, *op.results)]
+        views = [harness.view(np.empty(each.shape, each.numpy), each.dtype) for each in types]
+        count = len(op.operands)
+        assert fused_products_rule(op, views[:count], views[count:], harness)
+        return sum(each.nbytes for each in harness.buffers)
+
+    assert temporary_bytes(4096) <= 4.2 * temporary_bytes(1024)
 
 
 def test_nan_and_infinities_stay_in_their_features_and_rows(machine: HostDescription) -> None:
