@@ -34,15 +34,23 @@ from shardir.backends.cpu.kernels.gemm.packing import zeros_constant
 
 
 def is_lhs_readable_in_place(work: MatrixProduct) -> bool:
-    """Return whether the left operand is patches that should be read in place."""
-    if not (work.patches and work.patches.side == "lhs" and work.inner and work.rows):
-        return False
-    run, item, arith = work.inner[-1], work.lhs.itemsize, work.arithmetic
+    """Return whether the left operand is patches that tiles should read in place."""
+    arith = work.arithmetic
     is_grouped = work.grouped is not None and not work.packs_groups and not arith.has_tiles
     return (
         work.lhs.dtype == (arith.dtype if is_grouped else work.out.dtype)
         and work.lhs.dtype in ("f32", "f64")
-        and run.lhs == item
+        and has_readable_runs(work)
+    )
+
+
+def has_readable_runs(work: MatrixProduct) -> bool:
+    """Return whether the left operand is patches whose innermost K steps are contiguous runs."""
+    if not (work.patches and work.patches.side == "lhs" and work.inner and work.rows):
+        return False
+    run, item = work.inner[-1], work.lhs.itemsize
+    return (
+        run.lhs == item
         and sorted(run.position_strides)[:-1] == [0] * (len(run.position_strides) - 1)
         and max(run.position_strides, default=0) <= 1
         and run.extent >= MIN_RUN_STEPS

@@ -5,6 +5,7 @@ from math import prod
 from shardir.backends.cpu.kernel_api import LoweringContext, Phase
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
     find_run_dim,
+    has_readable_runs,
     is_lhs_readable_in_place,
 )
 from shardir.backends.cpu.kernels.conv.patch_inner_product_kernel import patch_inner_product_kernel
@@ -19,6 +20,7 @@ from shardir.backends.cpu.kernels.data_movement.copy import copy_phases
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct
 from shardir.backends.cpu.kernels.gemm.operand_copies import vector_arithmetic_of, with_rhs_copy
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import unpacked_phases
+from shardir.ir.dtypes import NARROW_FLOATS
 
 
 def lower_patch_inner_product(
@@ -27,7 +29,7 @@ def lower_patch_inner_product(
     """Return the phases; none if there are too many columns or the K steps are not contiguous."""
     columns, item, kind = work.sizes[2], work.out.itemsize, vector_arithmetic_of(work)
     few = columns <= MAX_COLUMN_LANE_FRACTION * kind.lanes
-    if not few or not is_lhs_readable_in_place(work) or work.rhs.dtype != work.out.dtype:
+    if not few or not _are_runs_readable(work):
         return []
     before: list[Phase] = []
     if work.inner[-1].rhs != item or len(work.columns) > 1:
@@ -49,6 +51,15 @@ def lower_patch_inner_product(
         kind, height, columns, run, checks, find_run_dim(work) if checks else -1
     )
     return [*before, *unpacked_phases(work, kernel, (height, columns), context, label)]
+
+
+def _are_runs_readable(work: MatrixProduct) -> bool:
+    """Return whether the kernel reads the runs of patches: those of half precision are not copied
+    if they are partly outside of the image."""
+    return work.lhs.dtype == work.rhs.dtype == work.out.dtype and (
+        is_lhs_readable_in_place(work)
+        or (work.out.dtype in NARROW_FLOATS and has_readable_runs(work) and find_run_dim(work) < 0)
+    )
 
 
 def _within_bounds(work: MatrixProduct) -> bool:
