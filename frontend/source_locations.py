@@ -9,6 +9,7 @@ import dis
 import inspect
 import linecache
 import os
+import re
 import sys
 import traceback
 from bisect import bisect_right
@@ -191,6 +192,11 @@ class UserPosition:
     def __init__(self, site: CallSite, frame: FrameType, call: object) -> None:
         self.site, self.frame, self.call = site, frame, call
 
+    def called_name(self) -> str:
+        """Return the name of the public function that the user's line called, or `""` if it has
+        none, such as an operator or a function that a transformation returned."""
+        return _name_of_call(self.call) if isinstance(self.call, FrameType) else ""
+
     def names(self) -> tuple[str, ...]:
         """Return the variables that receive the result, here or in the caller to which this
         function returns.
@@ -206,6 +212,21 @@ class UserPosition:
                 site = code.sites.get(frame.f_lasti) or code.add_site(frame.f_lasti)
             frame = frame.f_back
         return () if site.returned else site.names
+
+
+def _name_of_call(frame: FrameType) -> str:
+    """Return the public name of the function that a frame of this package runs, or `""`."""
+    code = frame.f_code
+    qualified = code.co_qualname
+    if code.co_name == "wrapper":  # That of a decorator.
+        qualified = str(getattr(frame.f_locals.get("function"), "__qualname__", ""))
+    elif code.co_name == "__call__":
+        called = frame.f_locals.get(code.co_varnames[0])
+        qualified = str(getattr(called, "__name__", ""))
+    owner, _, name = qualified.rpartition(".")
+    if name in ("__init__", "__new__"):
+        return owner.rpartition(".")[2]
+    return "" if "<" in owner or name.startswith(("_", "<")) else name
 
 
 def _frame_code_info(frame: FrameType) -> _CodeInfo:
@@ -308,14 +329,20 @@ def _name_in(scope: Mapping[str, object], value: object) -> str:
 def with_location(message: str, site: CallSite | None = None) -> str:
     """Return the message followed by the source line of `site`, by default the current user
     line; a message that ends with this line is returned unchanged."""
+    name = ""
     if site is None:
         refresh_working_directory()
         place = user_position()
         if place is None:
             return message
-        site = place.site
-    line = "\n" + underline(site.loc, site.width)
-    return message if message.endswith(line) else message + line
+        site, name = place.site, place.called_name()
+    arrow, line = "\n" + _arrow_line(site.loc), "\n" + underline(site.loc, site.width)
+    named = line.replace(arrow, f"{arrow}, in a call of {name}", 1)
+    if message.endswith((line, named)):
+        return message
+    # The shown line may call the function by another name, or not be available.
+    has_name = not name or re.search(rf"\b{re.escape(name)}\b", message + line)
+    return message + (line if has_name else named)
 
 
 def format_error_location(error: BaseException) -> str:
@@ -340,12 +367,16 @@ def has_location(message: str) -> bool:
 _ARROW = "--> "
 
 
+def _arrow_line(loc: Loc) -> str:
+    """Return the line of a message that states a location."""
+    place = f"Cell {loc.file}, line {loc.line}" if is_cell(loc.file) else f"{loc}:{loc.column}"
+    return f"{' ' * len(str(loc.line))}{_ARROW}{place}"
+
+
 def underline(loc: Loc, width: int = 1) -> str:
     """Return the source line of `loc`, with carets below the first `width` characters."""
-    gutter = " " * len(str(loc.line))
+    gutter, arrow = " " * len(str(loc.line)), _arrow_line(loc)
     is_named = is_cell(loc.file)
-    place = f"Cell {loc.file}, line {loc.line}" if is_named else f"{loc}:{loc.column}"
-    arrow = f"{gutter}{_ARROW}{place}"
     is_complete = is_named or os.path.isabs(loc.file) or loc.file.startswith("<")
     file = loc.file if is_complete else _working_directory + loc.file
     source = linecache.getline(file, loc.line).rstrip()

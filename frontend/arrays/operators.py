@@ -78,7 +78,7 @@ def _indexing_function(name: str) -> UserFunction:
 
 
 def _binary(function: str, swapped: bool = False) -> "NamespaceOperator":
-    def operator(self: "Operators", other: ArrayLike) -> object:
+    def _operator(self: "Operators", other: ArrayLike) -> object:
         if not isinstance(other, (Operators, *_NUMBER_TYPES)) and not hasattr(other, "__array__"):
             # Python compares unrelated types as unequal, and multiplies a list by an index.
             python = function not in _SYMBOLS or (swapped and function == "multiply")
@@ -91,22 +91,22 @@ def _binary(function: str, swapped: bool = False) -> "NamespaceOperator":
             else _namespace_function(function)(self, other)
         )
 
-    return NamespaceOperator(operator, function, swapped)
+    return NamespaceOperator(_operator, function, swapped)
 
 
 def _unary(function: str) -> "NamespaceOperator":
-    def operator(self: "Operators") -> object:
+    def _operator(self: "Operators") -> object:
         return _namespace_function(function)(self)
 
-    return NamespaceOperator(operator, function)
+    return NamespaceOperator(_operator, function)
 
 
 def _subscript() -> "NamespaceOperator":
-    def operator(self: "Operators", index: object) -> object:
+    def _operator(self: "Operators", index: object) -> object:
         found = _indexing_function("getitem_by_mask")(self, index)
         return _indexing_function("getitem")(self, index) if found is None else found
 
-    return NamespaceOperator(operator, "getitem", function=_indexing_function)
+    return NamespaceOperator(_operator, "getitem", function=_indexing_function)
 
 
 def _method(function: str) -> "NamespaceOperator":

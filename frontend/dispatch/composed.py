@@ -46,7 +46,7 @@ class ComposedFunction:
             try:
                 return self._call(args, options)
             except FOREIGN_ERRORS as error:
-                raise_argument_error(self._fun, self.__name__, args, options, error)
+                raise_argument_error(self._fun, self.__name__.strip("_"), args, options, error)
                 raise
         except Exception as error:
             hide_own_frames(error)

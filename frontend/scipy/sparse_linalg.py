@@ -9,6 +9,8 @@ from functools import partial, reduce
 from operator import add
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
@@ -18,6 +20,7 @@ from shardir.frontend.numpy import dtypes
 from shardir.frontend.numpy.creation import array_conversion, filling
 from shardir.frontend.numpy.elementwise import complex_parts, float_parts, math_functions, selection
 from shardir.frontend.numpy.linear_algebra import contraction, linalg
+from shardir.frontend.numpy.reductions import basic_reductions
 from shardir.frontend.numpy.tracer_helpers import inspection
 from shardir.frontend.numpy.tracer_helpers.product_precision import Precision
 from shardir.frontend.pytree import tree
@@ -79,10 +82,11 @@ def gmres(
 ) -> tuple[PyTree, Tracer]:  # fmt: skip
     """Return (x, info) with A x = b by generalized minimal residuals; see `cg`.
 
-    `info` is -1 if `x` contains NaN, and 0 otherwise, also if the iteration did not converge. `A`
-    is any invertible operator. A subspace of `restart` vectors is built before each update of the
-    solution; `maxiter` is the number of these cycles. The preconditioned residual is minimized.
-    `solve_method` is accepted ("batched" or "incremental"): both give the result of "batched".
+    `info` is -1 if `x` contains NaN, as for an operator that maps the residual to 0, and 0
+    otherwise, also if the iteration did not converge. `A` is any invertible operator. A subspace of
+    `restart` vectors is built before each update of the solution; `maxiter` is the number of these
+    cycles. The preconditioned residual is minimized. `solve_method` is accepted ("batched" or
+    "incremental"): both give the result of "batched".
 
     Y. Saad and M. Schultz, GMRES: a generalized minimal residual algorithm, 1986.
     """
@@ -239,7 +243,8 @@ def _biconjugate_gradients(
         direction = _axpy(residual, beta, _axpy(direction, -omega, image))
         refined = M(direction)
         image = A(refined)
-        alpha = _safe_quotient(next_rho, _inner_product(shadow, image))
+        # NaN or infinity states a breakdown: the residual is not along the shadow residual.
+        alpha = next_rho / _inner_product(shadow, image)
         half = _axpy(residual, -alpha, image)
         half_refined = M(half)
         half_image = A(half_refined)
@@ -311,6 +316,9 @@ def _minimal_residuals(
         basis, table = loops.fori_loop(0, restart, partial(_arnoldi_step, A, M), (basis, table))
         right = filling.zeros((restart + 1,), kind).at[0].set(size.astype(kind))
         weights = linalg.lstsq(table, right)[0]
+        # The image of an invertible operator has a direction along the residual.
+        is_singular = basic_reductions.all(weights == 0) & (size > bound)
+        weights = selection.where(is_singular, np.nan, weights)
         x = tree.map(
             lambda old, v: old + _tensordot(weights.astype(v.dtype), v[:-1], axes=1),
             x,

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardir import numpy as snp
+import shardir as sd
+from shardir import lax, numpy as snp
+from shardir.errors import ShardirError
 from shardir.frontend import source_locations
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.pytree import tree
+from shardir.frontend.source_locations import with_location
 from shardir.ir.module import Loc
 
 X = np.ones((2, 3), np.float32)
@@ -118,3 +121,47 @@ def test_the_search_for_a_name_keeps_no_variable_alive() -> None:
     assert alive() is None
     # A dictionary that the function itself reads stays complete.
     assert "mine" in read_locals()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda f: f(snp.sum, snp.ones(3), axis=True), "sum"),
+        (lambda f: f(snp.concatenate, [snp.ones((2, 3)), 1]), "concatenate"),
+        (lambda f: f(snp.ones(3).sum, "q"), "sum"),
+        (lambda f: f(snp.ones(6).reshape, 4), "reshape"),
+        (lambda f: f(sd.random.normal, 1, (3,)), "normal"),
+        (lambda f: f(lax.sort, snp.ones(3), dimension=9), "sort"),
+        (lambda f: f(sd.Mesh, [3], ("x",)), ""),  # The message names the class.
+        (lambda f: f(sd.jit(lambda x: x), 1, 2), ""),
+        (lambda f: f(lambda: snp.ones(3) + "a"), ""),  # type: ignore[operator]
+    ],
+)
+def test_the_location_names_the_function_if_neither_message_nor_line_does(
+    call: Any, name: str
+) -> None:
+    def invoke(g: Any, *args: Any, **options: Any) -> Any:
+        return g(*args, **options)
+
+    with pytest.raises(ShardirError) as caught:
+        call(invoke)
+    (arrow,) = (line for line in str(caught.value).splitlines() if "--> " in line)
+    assert arrow.partition(", in a call of ")[2] == name
+
+
+def test_the_location_names_the_function_if_the_line_is_not_available() -> None:
+    with pytest.raises(ShardirError) as caught:
+        exec("x.sum(axis=True)", {"x": snp.ones(3)})
+    assert str(caught.value) == (
+        "an axis must be an integer, got True\n --> <string>:1:1, in a call of sum"
+    )
+
+
+def test_a_located_message_is_not_located_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("", "sum", "located"):
+        monkeypatch.setattr(source_locations.UserPosition, "called_name", lambda _, n=name: n)
+        text, seen = "wrong", set()
+        for _ in range(3):
+            text = with_location(text)
+            seen.add(text)
+        assert len(seen) == 1

@@ -57,7 +57,7 @@ def _match_reduction(computation: UserFunction, dtype: str, what: str) -> _Reduc
     """
     params = [AbstractValue(TensorType((), dtype))] * 2
     label = f"the computation of {what}"
-    block, _ = trace_block(lambda x, y: [as_tracer(computation(x, y))], params, label)
+    block, _ = trace_block(lambda x, y: [_as_result(computation(x, y), label)], params, label)
     if len(block.ops) == 1:
         op = block.ops[0]
         takes_both = set(op.operands) == set(block.params) and block.returns == op.results
@@ -65,6 +65,12 @@ def _match_reduction(computation: UserFunction, dtype: str, what: str) -> _Reduc
         if takes_both and logic == (dtype == "bool"):
             return next((each for each in _REDUCTIONS if each.binary is op.spec), None)
     return None
+
+
+def _as_result(value: ArrayLike, label: str) -> Tracer:
+    """Return a result of a computation, which `label` names in errors, as a tracer."""
+    abstract_of(value, f"a result of {label}")
+    return as_tracer(value)
 
 
 def _identity_of(op: str, dtype: str) -> float | int:
@@ -149,8 +155,9 @@ def _combine_leaves(
                     f"{structure}; return one value for each operand"
                 )
             )
+        label = f"the computation of lax.{name}"
         return tuple(
-            convert(as_tracer(leaf), x.value.type.dtype)
+            convert(_as_result(leaf, label), x.value.type.dtype)
             for leaf, x in zip(leaves, first, strict=True)
         )
 

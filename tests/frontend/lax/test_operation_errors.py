@@ -8,12 +8,24 @@ import pytest
 
 from shardir.errors import OperationTypeError
 from shardir.frontend.arrays.array import from_numpy
-from shardir.frontend.errors import AxisError
+from shardir.frontend.errors import AxisError, NotAnArrayError
 from shardir.frontend.lax import api as lax
 from tests.namespace import run
 
 X = np.array([[0.5, -1.25, 3.0], [2.5, 0.0, -0.75]], np.float32)
 WHOLE = np.array([[5, -3, 7], [0, 2, -8]], np.int32)
+
+
+class Pair:
+    """A class whose objects are no arrays."""
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self.x, self.y = x, y
+
+    def __repr__(self) -> str:
+        return "Pair"
+
+
 FAULTS: list[tuple[Callable[..., Any], type[Exception], str]] = [
     (lambda x, i: lax.add(x, i), OperationTypeError,
      "lax.add takes operands of one element type, got f32 and i32; convert one with .astype, or "
@@ -60,6 +72,13 @@ FAULTS: list[tuple[Callable[..., Any], type[Exception], str]] = [
      OperationTypeError,
      "reduce_window has a slice for each of 4900 positions of a window with this computation, and "
      "at most 4096; reduce one dimension at a time, or use lax.add, lax.mul, lax.max or lax.min"),
+    (lambda x, i: lax.reduce(x, 0.0, Pair, (1,)), NotAnArrayError,
+     "a result of the computation of lax.reduce is Pair of type Pair, which is not an array"),
+    (lambda x, i: lax.reduce((x, x), (0.0, 0.0), lambda a, b: (a[0], "b"), (1,)), NotAnArrayError,
+     "a result of the computation of lax.reduce is 'b' of type str, which is not an array"),
+    (lambda x, i: lax.reduce_window(x, 0.0, Pair, (1, 2)), NotAnArrayError,
+     "a result of the computation of lax.reduce_window is Pair of type Pair, which is not an "
+     "array"),
     (lambda x, i: lax.reduce((x, x), (0.0, 0.0), lambda a, b: a[0], (1,)), OperationTypeError,
      "the computation of lax.reduce returns PyTreeDef(*), and its operands are PyTreeDef((*, *)); "
      "return one value for each operand"),

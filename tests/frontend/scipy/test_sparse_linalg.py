@@ -135,3 +135,39 @@ def test_mismatched_arguments_are_errors() -> None:
     for call, told in refused:
         with pytest.raises(ArgumentError, match=re.escape(told)):
             call()
+
+
+SKEW = np.array([[0, 1], [-1, 0]], np.float32)
+
+
+@pytest.mark.parametrize("solve_method", ["batched", "incremental"])
+@pytest.mark.parametrize("maxiter", [1, None])
+def test_gmres_of_an_operator_that_maps_the_residual_to_0_is_nan(
+    solve_method: str, maxiter: int | None
+) -> None:
+    """JAX has the same result for "batched"."""
+    options: Any = {"solve_method": solve_method, "maxiter": maxiter}
+    for kind in (np.float32, np.complex64):
+        found, info = linalg.gmres(np.zeros((3, 3), kind), np.arange(1, 4, dtype=kind), **options)
+        assert np.isnan(found).all()
+        assert info == -1
+
+
+def test_gmres_of_the_right_side_0_is_0() -> None:
+    found, info = linalg.gmres(np.zeros((3, 3), "f"), np.zeros(3, "f"))
+    assert (found.tolist(), info) == ([0, 0, 0], 0)
+
+
+def test_gmres_without_an_iteration_is_the_initial_guess() -> None:
+    found, info = linalg.gmres(np.zeros((3, 3), "f"), np.ones(3, "f"), maxiter=0)
+    assert (found.tolist(), info) == ([0, 0, 0], 0)
+
+
+@pytest.mark.parametrize("operator", [np.zeros((2, 2), np.float32), SKEW])
+def test_a_breakdown_of_bicgstab_is_not_finite(operator: Any) -> None:
+    """The first direction is orthogonal to its image."""
+    theirs: Any = pytest.importorskip("jax.scipy.sparse.linalg")
+    b = np.array([1, 2], np.float32)
+    assert not np.isfinite(linalg.bicgstab(operator, b)[0]).any()
+    assert not np.isfinite(theirs.bicgstab(operator, b)[0]).any()
+    np.testing.assert_allclose(SKEW @ linalg.gmres(SKEW, b)[0], b, rtol=1e-5)
