@@ -89,7 +89,8 @@ class Phase(NamedTuple):
     """`tasks` calls of a kernel, in any order, on any worker, concurrently.
 
     All tasks of a phase end before the next phase begins. `cost` estimates the nanoseconds that one
-    core takes for all of them; `label` is for display.
+    core takes for all of them; `label` is for display. `max_workers` is the number of workers for
+    which the phase has memory, 0 for any number: with more workers, the caller runs all tasks.
     """
 
     kernel: Kernel
@@ -97,6 +98,7 @@ class Phase(NamedTuple):
     tasks: int
     cost: float
     label: str = ""
+    max_workers: int = 0
 
 
 class LoweringContext(Protocol):

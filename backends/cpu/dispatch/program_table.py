@@ -155,9 +155,10 @@ def table_rows(phases: Sequence[Phase], workers: int) -> list[TableRow]:
 
 def _table_words(phases: Sequence[Phase], rows: Sequence[TableRow]) -> list[int]:
     """Return the table and the records as words, with addresses of 0."""
-    words = [
-        word for _, first, tasks, flags in rows for word in (0, 0, first, tasks, flags, 0, 0, 0)
-    ]
+    words = []
+    for number, first, tasks, flags in rows:
+        max_workers = phases[number].max_workers or at.MAX_WORKERS
+        words += [0, 0, first, tasks, flags, max_workers, 0, 0]
     words += [_to_signed(word) for phase in phases for word in phase.record]
     return words
 

@@ -129,10 +129,7 @@ def _encode_items(items: Sequence[Item], indices: Mapping[str, int]) -> list[obj
     encoded: list[object] = []
     for item in items:
         if isinstance(item, Segment):
-            phases = [
-                (indices[phase.kernel.name], phase.record, phase.tasks, phase.cost, phase.label)
-                for phase in item.phases
-            ]
+            phases = [(indices[phase.kernel.name], *phase[1:]) for phase in item.phases]
             encoded.append(["phases", phases])
         elif isinstance(item, ScanItem):
             rows = [(each.row, each.start, each.step) for each in item.rows]
@@ -154,8 +151,8 @@ def _decode_items(words: Sequence[Any], kernels: Sequence[Kernel]) -> tuple[Item
     for kind, *rest in words:
         if kind == "phases":
             phases = [
-                Phase(kernels[number], tuple(record), tasks, cost, label)
-                for number, record, tasks, cost, label in rest[0]
+                Phase(kernels[number], tuple(record), *others)
+                for number, record, *others in rest[0]
             ]
             decoded.append(Segment(phases))
         elif kind == "loop":

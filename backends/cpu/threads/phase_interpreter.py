@@ -240,7 +240,9 @@ def _define_interpret(module: LLVMModule) -> None:
         def run_shared(entry: LLVMValue = entry) -> None:
             f.call("share", [control, entry, bases])
 
-        is_shared = (flags & at.FLAG_PARALLEL).is_("ne", 0) & lane.is_("eq", 0)
+        workers = f.load(f.offset(control, at.COUNT), "i64")
+        fits = workers.is_("ule", f.load(f.offset(entry, at.ENTRY_MAX_WORKERS), "i64"))
+        is_shared = (flags & at.FLAG_PARALLEL).is_("ne", 0) & lane.is_("eq", 0) & fits
         f.if_else(is_shared, run_shared, alone)
         row.set(row.get() + 1)
         with f.when((flags & at.FLAG_CHECK_SIGNALS).is_("ne", 0)):
@@ -258,6 +260,7 @@ def _define_caller_slots(module: LLVMModule) -> None:
     busy = f.offset(control, at.BUSY)
     all_slots = (1 << at.MAX_CALLERS) - 1
     fits = f.select((flags & at.FLAG_PARALLEL).is_("ne", 0), all_slots, all_slots - 1)
+    fits = f.select((flags & at.FLAG_OWN_WORKERS).is_("ne", 0), 1, fits)
     mine = f.variable("i64", 0)
     with f.while_(lambda: mine.get().is_("eq", 0)):
         observed = atomic_load(f, busy, "i64")

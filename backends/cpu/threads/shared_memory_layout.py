@@ -36,6 +36,8 @@ RINGS = STOP + 40
 """The address of the ring buffers that record tasks for profiles; 0 if none."""
 CALLERS_SCRATCH = STOP + 48
 """The address of the scratch memory of callers other than the one that owns the workers."""
+COUNT = STOP + 56
+"""The number of workers, the caller included."""
 BUSY = 640
 """A bit for each active caller: bit 0 owns the workers."""
 MUTEX = 768
@@ -54,6 +56,7 @@ ENTRY_RECORD = 8
 ENTRY_FIRST = 16
 ENTRY_TASKS = 24
 ENTRY_FLAGS = 32
+ENTRY_MAX_WORKERS = 40
 ENTRY_BYTES = 64
 """The layout of a row of a phase table; a phase may have several rows, each with some tasks."""
 
@@ -67,6 +70,8 @@ FLAG_RELEASE_GIL = 8
 """Of a program: it releases the GIL while it runs."""
 FLAG_INSTRUCTIONS = 16
 """Of a program: its table holds instructions instead of phases, see `control_interpreter`."""
+FLAG_OWN_WORKERS = 32
+"""Of a caller: it waits until it owns the workers."""
 
 PROGRAM_CONTROL = 0
 PROGRAM_TABLE = 8

@@ -58,7 +58,7 @@ def runtime_code(how: str = "") -> NativeLibrary:
     libc = ctypes.CDLL(None)
     imports = python_addresses()
     imports |= {name: function_address(libc[name]) for name in libc_symbols(chosen)}
-    exports = ["work", "rouse", "entry", "run", "loop"]
+    exports = ["work", "rouse", "entry", "run", "loop", "acquire", "release"]
     return compile_cached(
         machine, _code_name(chosen), lambda: _runtime_text(machine, chosen), exports, imports
     )
@@ -196,12 +196,22 @@ class WorkerPool:
             self._word(at.STARTED).value = 0
 
     def resize(self, count: int) -> None:
-        """Set the number of workers from the next call on.
+        """Set the number of workers, when the call that uses them has ended.
 
-        It cannot exceed the initial number if the address space is limited.
+        A phase of that call may have memory for the former number of workers only. The number
+        cannot exceed the initial one if the address space is limited.
         """
-        self.stop()
-        self.count = max(1, min(count, self._max_count))
+        acquire = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(
+            self.code["acquire"]
+        )
+        release = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(self.code["release"])
+        owned = acquire(self.control, at.FLAG_OWN_WORKERS)
+        try:
+            self.stop()
+            self.count = max(1, min(count, self._max_count))
+            self._word(at.COUNT).value = self.count
+        finally:
+            release(self.control, owned)
 
     def record(self, rings: int) -> None:
         """Record tasks in the ring buffers at an address from now on; 0 stops recording."""
@@ -221,6 +231,7 @@ class WorkerPool:
         state."""
         ctypes.memset(self.control, 0, at.CONTROL_BYTES)
         self._word(at.STARTER).value = id(self._starter)
+        self._word(at.COUNT).value = self.count
         self._word(at.SCRATCH).value = self._scratch
         self._word(at.CALLERS_SCRATCH).value = (
             self._scratch + self._max_count * at.SCRATCH_BYTES_PER_WORKER

@@ -155,7 +155,8 @@ class _ProductsLowering:
         self.add_scratch(lanes)
         record = tuple(self.words[name] for name in word_names(shape))
         kernel, cost = row_block_kernel(shape, self.context.machine), self.cost(shape)
-        middle = Phase(kernel, record, outer * parts, cost, self.label)
+        workers = self.context.workers
+        middle = Phase(kernel, record, outer * parts, cost, self.label, max_workers=workers)
         return [*self.copies.phases, middle, *self.after]
 
     @cached_property

@@ -177,6 +177,21 @@ def test_a_program_without_phases_does_nothing(oversubscribed_pool: WorkerPool) 
     assert load_program([Phase(MULTIPLY_ADD, (0,), 0, 0.0)], 2, oversubscribed_pool)(0) is None
 
 
+def test_phases_with_memory_for_fewer_workers_run_on_the_caller(
+    oversubscribed_pool: WorkerPool,
+) -> None:
+    """Kernels compute addresses of this memory from the index of the worker."""
+
+    def indices(max_workers: int) -> set[int]:
+        out = np.full(64, -1)
+        phase = Phase(WORKER_INDEX, (100_000,), 64, LONG_PHASE_NANOSECONDS, "", max_workers)
+        load_program([phase], 2, oversubscribed_pool)(out.ctypes.data)
+        return set(out.tolist())
+
+    assert indices(oversubscribed_pool.count - 1) == {0}
+    assert any(indices(oversubscribed_pool.count) - {0} for _ in range(50))
+
+
 def test_table_rows_have_flags_for_parallel_phases_and_wakeups() -> None:
     def phase(tasks: int, cost: float) -> Phase:
         return Phase(MULTIPLY_ADD, (0,), tasks, cost)

@@ -100,6 +100,32 @@ def test_pools_can_be_resized_during_programs(pool_of_four: WorkerPool) -> None:
     assert set(mismatch_counts) == {0}
 
 
+def test_phases_of_a_call_have_memory_for_the_workers_during_a_change_of_their_number(
+    pool_of_four: WorkerPool,
+) -> None:
+    out = np.zeros(64, np.int64)
+    phase = Phase(WORKER_INDEX, (100_000,), 64, LONG_PHASE_NANOSECONDS, max_workers=4)
+    run = load_program([phase] * 4, 2, pool_of_four)
+    parallel = load_program([phase._replace(max_workers=0)], 2, pool_of_four)
+    other = np.zeros(64, np.int64)
+    ended = threading.Event()
+    highest = []
+
+    def call() -> None:
+        while not ended.is_set():
+            run(out.ctypes.data)
+            highest.append(int(out.max()))
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    for count in (8, 4, 8, 2, 8, 4, 8):
+        pool_of_four.resize(count)
+        parallel(other.ctypes.data)  # It starts the workers.
+    ended.set()
+    caller.join()
+    assert max(highest) <= 3
+
+
 def test_the_number_of_workers_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = 7
     monkeypatch.setattr(workers, "_affinity_count", lambda: cores)

@@ -18,6 +18,7 @@ from shardir.backends.cpu.kernels.fused_products.score_passes import (
 )
 from shardir.backends.cpu.kernels.fused_products.tile_product import tile_shape
 from shardir.backends.cpu.kernels.fused_products.visible_columns import find_visible_columns
+from shardir.backends.cpu.threads.workers import workers
 from shardir.interpret.interpreter import evaluate
 from shardir.ops.control_flow.fused_products import build_product_nest, fused_products
 from shardir.passes.pipeline import Pipeline
@@ -239,6 +240,23 @@ def test_results_do_not_depend_on_the_worker_count(heads: int) -> None:
     for results in others:
         for one, other in zip(first, results, strict=True):
             assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_program_for_fewer_workers_does_not_write_beyond_its_scratch_memory(
+    gradient: bool,
+) -> None:
+    def sum_attention(q: Any, k: Any, v: Any) -> Any:
+        return jnp.sum(sd.nn.dot_product_attention(q, k, v) ** 2)
+
+    generator = np.random.default_rng(0)
+    q, k, v = (generator.standard_normal((1, 500, 2, 64)).astype("f") for _ in range(3))
+    run = sd.jit(sd.grad(sum_attention) if gradient else sd.nn.dot_product_attention)
+    with workers(1):
+        expected = np.asarray(run(q, k, v))
+    with workers(8):
+        for _ in range(3):
+            np.testing.assert_array_equal(run(q, k, v), expected)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
