@@ -21,6 +21,16 @@ def address(x: Any) -> int:
     return int(np.asarray(x).__array_interface__["data"][0])
 
 
+def test_without_the_cpu_backend_numpy_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(*_: Any) -> Any:
+        raise AssertionError("the CPU backend is not available")
+
+    monkeypatch.setattr(array_import, "is_available", lambda: False)
+    monkeypatch.setattr("shardir.backends.cpu.threads.memory.copy_to_pool", unavailable)
+    x = np.arange(8192, dtype=np.float64)
+    np.testing.assert_array_equal(array_import.copy_numpy(x, np.dtype("f")).array, x)
+
+
 @pytest.mark.parametrize("shape", [(3,), LARGE])
 @pytest.mark.parametrize("enter", [snp.asarray, sd.device_put])
 def test_later_writes_do_not_change_the_array(shape: tuple[int, ...], enter: Any) -> None:

@@ -6,6 +6,8 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir.backends.cpu.threads.memory_mapping import CAN_RESET_PAGES
+from shardir.frontend.arrays import zero_pages
+from shardir.frontend.arrays.zero_pages import allocate_zeros
 from tests.call_count import count_calls
 from tests.frontend.dispatch.native_call_samples import insert_every_call as insert_every_call
 
@@ -50,6 +52,13 @@ def test_repeated_calls_of_zeros_run_no_python_code(shape: tuple[int, ...]) -> N
     assert [each.dtype for each in made] == [np.float32, np.bool_, np.int32]
     for each in made:
         np.testing.assert_array_equal(each, np.zeros(shape))
+
+
+def test_without_the_cpu_backend_there_are_no_zeroed_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    if CAN_RESET_PAGES:
+        assert allocate_zeros((1 << 14,), "f32") is not None
+    monkeypatch.setattr(zero_pages, "is_available", lambda: False)
+    assert allocate_zeros((1 << 14,), "f32") is None
 
 
 def test_live_arrays_have_separate_memory() -> None:
