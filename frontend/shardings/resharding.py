@@ -15,15 +15,19 @@ import numpy as np
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.config import config
+from shardir.frontend.errors import ShardingError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree
+from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.explicit_specs import complete_spec, open_auto_axes
+from shardir.frontend.shardings.positional_sharding import PositionalSharding
 from shardir.frontend.shardings.requested_sharding import (
     broadcast_sharding_requests,
     resolve_out_sharding,
 )
-from shardir.frontend.shardings.sharding import NamedSharding
+from shardir.frontend.shardings.sharding import NamedSharding, Sharding
 from shardir.frontend.shardings.traced_constraints import constrain
+from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracebacks import traceback_boundary
 from shardir.frontend.tracing.function_tracing import trace_program
 from shardir.frontend.tracing.operands import as_tracer
@@ -118,6 +122,17 @@ def _permit_conflicts(out_sharding: object) -> AbstractContextManager[object]:
     return config(explicit_sharding="lenient")
 
 
+def _check_has_names(requested: Sharding | None, word: str) -> None:
+    """Refuse shardings over several devices without axis names, which no type can state."""
+    if isinstance(requested, PositionalSharding):
+        raise ShardingError(
+            with_location(
+                f"{word} has {brief(requested)}, which names no axis of the mesh; write "
+                "NamedSharding(mesh, PartitionSpec(...))"
+            )
+        )
+
+
 def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
     """Return the arrays `xs` with `shardings`, a pytree prefix; errors begin with `word`."""
     leaves, structure = tree.flatten(xs)
@@ -138,6 +153,7 @@ def apply_shardings(xs: object, shardings: object, word: str) -> PyTree:
     types = trace.program.sharding_types
     if types is not None:
         for to in requested:
+            _check_has_names(to, word)
             types.check_mesh(to)
     held = [
         as_tracer(x) if to is None else constrain(as_tracer(x), open_auto_axes(to))

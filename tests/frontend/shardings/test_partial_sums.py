@@ -529,6 +529,26 @@ def test_lenient_types_complete_the_sums_that_out_sharding_does_not_state() -> N
     np.testing.assert_array_equal(made, np.full((4, 16), 8))
 
 
+def test_types_state_no_sharding_without_axis_names() -> None:
+    rows = sd.sharding.PositionalSharding(sd.devices()).reshape(8, 1)
+    for word, fun in (
+        ("out_sharding", lambda a: snp.dot(a, a.T, out_sharding=rows)),
+        ("out_shardings of reshard", lambda a: reshard(a, rows)),
+    ):
+        with pytest.raises(ShardingError) as caught:
+            sd.jit(fun)(ROWS)
+        text = f"{word} has PositionalSharding([[{{CPU 0}}] [{{CPU 1}}] [{{CPU 2}}] ["
+        assert str(caught.value).startswith(text)
+        assert (
+            str(caught.value)
+            .partition("\n")[0]
+            .endswith(
+                ", which names no axis of the mesh; write NamedSharding(mesh, PartitionSpec(...))"
+            )
+        )
+    assert reshard(ROWS, rows).sharding == rows
+
+
 def test_a_reduced_axis_does_not_shard_a_dimension_of_the_operand() -> None:
     copies = reshard(ROWS, P(reduced={"x"}))
     for fun in (
