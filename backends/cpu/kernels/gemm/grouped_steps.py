@@ -169,7 +169,7 @@ def can_pack_groups(work: MatrixProduct) -> bool:
         and work.lhs.dtype == work.rhs.dtype == "bf16"
         and instruction is not None
         and inner % 2 == 0
-        and min(rows, columns) >= (MIN_GROUPED_LINES if is_tile else MIN_PACKED_GROUP_LINES)
+        and min(rows, columns) >= (MIN_TILE_LINES if is_tile else MIN_PACKED_GROUP_LINES)
     )
 
 
