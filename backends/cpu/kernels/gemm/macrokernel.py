@@ -84,11 +84,14 @@ class _OutputBlockEmitter:
             at = (now * r["panel_columns"] + taken) * size
             right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
             if task.checked.selects_rows:
-                self.rows = select_rows(task, now, steps)
+                selected = select_rows(task, now, steps, self.place)
+                self.rows = selected.count
             # A block without rows still packs its columns.
             rows = f.select(self.rows.is_("eq", 0), 1, self.rows)
             with f.loop(0, rows, self.held) as top:
                 self._rows(now, steps, right, top)
+            if task.checked.selects_rows:
+                selected.add_outside_sums(self.place)
             after.set(1)
             first.set(now + r["steps"])
 

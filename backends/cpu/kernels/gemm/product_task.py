@@ -43,6 +43,7 @@ class ProductTask:
             ("selected_rows_lhs", table),
             ("selected_rows_staged", table),
             ("selected_positions", table * checked.dims),
+            ("outside_sums", MAX_BLOCK_LINES * arith.size),
         ] * checked.selects_rows
         self.places = {}
         for name, size in (

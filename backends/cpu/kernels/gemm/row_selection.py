@@ -2,10 +2,13 @@
 
 At a tap of a window, some output positions read an element outside of the image, which is zero. If
 each part of the K steps belongs to one tap, only the rows that are inside are packed and multiplied
-with the columns of the part, and added to sums that begin as zero.
+with the columns of the part, and added to sums that begin as zero. One row outside is multiplied,
+too: its sums are those of all rows outside, and are added to them if they are not zero. Products of
+zero with infinite elements and NaN of the right operand are NaN.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +24,7 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     PACKED_STEP_COLUMNS,
     PART_OVERHEAD_STEPS,
 )
+from shardir.backends.cpu.kernels.math.vector_arithmetic import any_of
 from shardir.ir.types import NumpyArray
 
 
@@ -65,6 +69,27 @@ def _positions(loops: Sequence[ProductLoop], d: int) -> NumpyArray:
     return found
 
 
+class SelectedRows(NamedTuple):
+    """The rows of a block that a part of the K steps multiplies: those inside of the image, then
+    one outside, if there is any."""
+
+    task: ProductTask
+    count: LLVMValue
+    bounds: list[tuple[LLVMValue, LLVMValue]]
+    """The position that the first K step adds, and the size of the image, in each dimension."""
+
+    def add_outside_sums(self, place: LLVMValue) -> None:
+        """Add the sums of the row outside to those of all rows outside, if they are not zero; the
+        sums of the block begin at `place`."""
+        task, f = self.task, self.task.f
+        with (
+            f.when(_has_nonzero_sums(task), seldom=True),
+            f.loop(0, task.block.rows) as i,
+            f.when(_is_inside(task, i, self.bounds).is_("eq", 0)),
+        ):
+            _add_row(task, _row_of_sums(task, place, i))
+
+
 def clear_sums(task: ProductTask, place: LLVMValue) -> None:
     """Set the sums of the block, which begin at `place`, to zero."""
     f, size = task.f, task.arith.size
@@ -73,43 +98,106 @@ def clear_sums(task: ProductTask, place: LLVMValue) -> None:
     columns = task.block.columns
     whole = columns - columns % many
     with f.loop(0, task.block.rows) as i:
-        row = f.offset(place, f.load(f.offset(task.places["rows_staged"], i, "i64"), "i64"))
+        row = _row_of_sums(task, place, i)
         with f.loop(0, whole, many) as column:
             f.store(f.value(0, vector), f.offset(row, column * size), task.arith.plane_bytes)
         with f.loop(whole, columns) as column:
             f.store(f.value(0, element), f.offset(row, column * size), task.arith.plane_bytes)
 
 
-def select_rows(task: ProductTask, first: LLVMValue, steps: LLVMValue) -> LLVMValue:
-    """Write the tables of the rows that are inside in the part of `steps` K steps from `first`;
-    return their number."""
+def select_rows(
+    task: ProductTask, first: LLVMValue, steps: LLVMValue, place: LLVMValue
+) -> SelectedRows:
+    """Write the tables of the rows that the part of `steps` K steps from `first` multiplies. The
+    sums of the block begin at `place`; those of the row outside are set to zero."""
     f, dims, segment = task.f, task.checked.dims, task.places["lhs_segments"]
     header = task.record.list_header("inner_lhs")
     f.call(f"segments_{dims}", [task.words, header, segment, first, steps], "i64")
-    bounds = task.record.loops("bounds")[0]
-    starts, sizes = (
-        [f.load(f.offset(bounds, 16 * d + at), "i64") for d in range(dims)] for at in (0, 8)
-    )
-    moves = [f.load(f.offset(segment, SEGMENT_ENTRY_BYTES + 8 * d), "i64") for d in range(dims)]
-    count = f.variable("i64", 0)
-    tables = [
-        tuple(task.places[prefix + name] for prefix in ("", "selected_"))
-        for name in ("rows_lhs", "rows_staged")
-    ]
-    positions = [
-        tuple(
-            f.offset(task.places[prefix + "positions"], d * 8 * MAX_BLOCK_LINES)
-            for prefix in ("", "selected_")
+    entry = task.record.loops("bounds")[0]
+    bounds = [
+        (
+            f.load(f.offset(entry, 16 * d), "i64")
+            + f.load(f.offset(segment, SEGMENT_ENTRY_BYTES + 8 * d), "i64"),
+            f.load(f.offset(entry, 16 * d + 8), "i64"),
         )
         for d in range(dims)
     ]
-    with f.loop(0, task.block.rows) as i:
-        number, inside = count.get(), f.value(1, "i1")
-        for d, (source, target) in enumerate(positions):
-            position = f.load(f.offset(source, i, "i64"), "i64")
-            f.store(position, f.offset(target, number, "i64"))
-            inside = inside & (position + (starts[d] + moves[d])).is_("ult", sizes[d])
+    names = ["rows_lhs", "rows_staged", *(f"positions_{d}" for d in range(dims))]
+    tables = [(_table(task, name), _table(task, name, "selected_")) for name in names]
+
+    def copy(row: LLVMValue, number: LLVMValue) -> None:
         for source, target in tables:
-            f.store(f.load(f.offset(source, i, "i64"), "i64"), f.offset(target, number, "i64"))
-        count.set(number + inside.to("i64", "zext"))
-    return count.get()
+            f.store(f.load(f.offset(source, row, "i64"), "i64"), f.offset(target, number, "i64"))
+
+    count, outside = f.variable("i64", 0), f.variable("i64", 0)
+    with f.loop(0, task.block.rows) as i:
+        inside = _is_inside(task, i, bounds)
+        copy(i, count.get())
+        outside.set(f.select(inside, outside.get(), i))
+        count.set(count.get() + inside.to("i64", "zext"))
+    number = count.get()
+    has_outside = number.is_("ult", task.block.rows)
+    with f.when(has_outside):
+        copy(outside.get(), number)
+        distance = task.places["outside_sums"].to("i64", "ptrtoint") - place.to("i64", "ptrtoint")
+        f.store(distance, f.offset(_table(task, "rows_staged", "selected_"), number, "i64"))
+    _clear_outside_sums(task)
+    return SelectedRows(task, number + has_outside.to("i64", "zext"), bounds)
+
+
+def _table(task: ProductTask, name: str, prefix: str = "") -> LLVMValue:
+    """Return the table of an offset of the rows, or of their positions along a dimension."""
+    table, _, dim = name.partition("positions_")
+    if not dim:
+        return task.places[prefix + table]
+    return task.f.offset(task.places[f"{prefix}positions"], int(dim) * 8 * MAX_BLOCK_LINES)
+
+
+def _is_inside(
+    task: ProductTask, row: LLVMValue, bounds: Sequence[tuple[LLVMValue, LLVMValue]]
+) -> LLVMValue:
+    """Return whether a row is inside of the image."""
+    f = task.f
+    inside = f.value(1, "i1")
+    for d, (start, size) in enumerate(bounds):
+        position = f.load(f.offset(_table(task, f"positions_{d}"), row, "i64"), "i64")
+        inside = inside & (position + start).is_("ult", size)
+    return inside
+
+
+def _row_of_sums(task: ProductTask, place: LLVMValue, row: LLVMValue) -> LLVMValue:
+    """Return the address of the sums of a row."""
+    f = task.f
+    return f.offset(place, f.load(f.offset(task.places["rows_staged"], row, "i64"), "i64"))
+
+
+def _clear_outside_sums(task: ProductTask) -> None:
+    """Set the sums of the row outside to zero, in whole vectors."""
+    f, vector = task.f, _bits_of_vector(task)
+    with f.loop(0, task.block.columns * task.arith.planes, task.sizes.tile.lanes) as at:
+        place = f.offset(task.places["outside_sums"], at * task.arith.plane_bytes)
+        f.store(f.value(0, vector), place, task.arith.plane_bytes)
+
+
+def _has_nonzero_sums(task: ProductTask) -> LLVMValue:
+    """Return whether a sum of the row outside is not +0."""
+    f, vector = task.f, _bits_of_vector(task)
+    seen = f.variable(vector, f.value(0, vector))
+    with f.loop(0, task.block.columns * task.arith.planes, task.sizes.tile.lanes) as at:
+        place = f.offset(task.places["outside_sums"], at * task.arith.plane_bytes)
+        seen.set(seen.get() | f.load(place, vector, task.arith.plane_bytes))
+    return any_of(f, seen.get().is_("ne", f.value(0, vector)))
+
+
+def _add_row(task: ProductTask, row: LLVMValue) -> None:
+    """Add the sums of the row outside to those at `row`."""
+    f, arith = task.f, task.arith
+    with f.loop(0, task.block.columns * arith.planes) as i:
+        at = f.offset(row, i * arith.plane_bytes)
+        more = f.load(f.offset(task.places["outside_sums"], i * arith.plane_bytes), arith.type)
+        f.store(f.load(at, arith.type) + more, at)
+
+
+def _bits_of_vector(task: ProductTask) -> str:
+    """Return the type of the bits of a vector of sums."""
+    return vector_type(f"i{8 * task.arith.plane_bytes}", task.sizes.tile.lanes)

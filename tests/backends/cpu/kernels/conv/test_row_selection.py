@@ -138,3 +138,25 @@ def test_a_result_of_taps_that_are_all_outside_is_zero() -> None:
     out = np.full(op.result.type.shape, np.nan, x.dtype)
     check(op, x, w, out)
     assert (out[:, :7] == 0).all()
+
+
+@pytest.mark.parametrize("columns", [96, 93])
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "f64", "c64"])
+def test_infinite_and_nan_elements_of_a_filter_are_multiplied_by_zeros_outside(
+    dtype: str, columns: int
+) -> None:
+    """The products are NaN, as in the reference; all other channels are finite."""
+    rng = np.random.default_rng(0)
+    op = operation((2, 7, 7, 128), (3, 3, 128, columns), dtype)
+    assert selects_rows(op)
+    x, w = (rng.uniform(1, 2, value.type.shape).astype(value.type.numpy) for value in op.operands)
+    w[0, 0, 3, 5], w[1, 1, 2, 7] = np.inf, np.nan
+    out = np.empty(op.result.type.shape, x.dtype)
+    for workers in (1, 3):
+        lower_and_run(RULES["convolution"], op, [x, w], [out], workers=workers)
+        got = out.astype(np.complex128)
+        assert np.isnan(got[:, 0, :, 5]).all()
+        assert np.isnan(got[:, :, 0, 5]).all()
+        assert np.isinf(got[:, 1:, 1:, 5]).all()
+        assert np.isnan(got[..., 7]).all()
+        assert np.isfinite(np.delete(got, [5, 7], axis=-1)).all()
