@@ -85,7 +85,7 @@ class _OutputBlockEmitter:
             right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
             if task.checked.selects_rows:
                 selected = select_rows(task, now, steps, self.place)
-                self.rows = selected.count
+                self.rows = selected.rows
             # A block without rows still packs its columns.
             rows = f.select(self.rows.is_("eq", 0), 1, self.rows)
             with f.loop(0, rows, self.held) as top:

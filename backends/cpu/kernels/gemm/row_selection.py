@@ -74,7 +74,7 @@ class SelectedRows(NamedTuple):
     one outside, if there is any."""
 
     task: ProductTask
-    count: LLVMValue
+    rows: LLVMValue
     bounds: list[tuple[LLVMValue, LLVMValue]]
     """The position that the first K step adds, and the size of the image, in each dimension."""
 
