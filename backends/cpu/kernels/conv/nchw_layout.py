@@ -337,6 +337,7 @@ def lower_nchw(work: MatrixProduct, context: LoweringContext, label: str) -> lis
     most = most // sizes.tile.columns * sizes.tile.columns
     if not most:
         return []
+    sizes = sizes.with_longer_parts(steps)
     direct = are_columns_contiguous(work.columns)
     stored = type_of_stored_sums(work.out.dtype, work.machine, direct and inner <= steps)
     staged = not direct or (arith.dtype != work.out.dtype and not stored)

@@ -69,6 +69,13 @@ class BlockSizes(NamedTuple):
             tile, steps, max(row_count, tile.height), most, stripe, STAGING_BYTES // arith.size
         )
 
+    def with_longer_parts(self, steps: int) -> "BlockSizes":
+        """Return the sizes with fewer packed rows, if parts have more K steps than these sizes."""
+        if steps <= self.steps:
+            return self
+        height = self.tile.height
+        return self._replace(rows=max(height, self.rows * self.steps // steps // height * height))
+
     @property
     def name(self) -> str:
         """The part of the kernel's name that depends on the sizes."""

@@ -135,6 +135,28 @@ def test_tiles_store_sums_of_one_part_as_half_precision(
             assert_convolution(out, x, w, op.result.type, attrs)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize(
+    ("left", "right", "padding"),
+    [
+        ((1, 256, 4, 4), (256, 256, 3, 3), 1), ((1, 300, 2, 7), (512, 300, 3, 3), 1),
+        ((1, 2, 18, 18), (900, 2, 15, 15), 0),
+    ],
+)  # fmt: skip
+def test_rows_of_long_parts_fit_into_scratch_memory(
+    left: tuple[int, ...], right: tuple[int, ...], padding: int, dtype: str
+) -> None:
+    """Tiles of one vector of columns have shorter parts than those of the NCHW layout, and more
+    packed rows."""
+    rng = np.random.default_rng(0)
+    attrs = attributes(2, "bf01,oi01->bf01", padding=((padding, padding),) * 2)
+    x, w = (random_elements(rng, shape, dtype) for shape in (left, right))
+    op = make_op(convolution, TensorType(left, dtype), TensorType(right, dtype), **attrs)
+    out = np.empty(op.result.type.shape, x.dtype)
+    assert lower_and_run(RULES["convolution"], op, [x, w], [out], workers=1)
+    assert_convolution(out, x, w, op.result.type, attrs)
+
+
 def layout_and_channels(
     image: tuple[int, ...], window: tuple[int, ...], stride: int = 1
 ) -> tuple[ImageLayout, int]:
