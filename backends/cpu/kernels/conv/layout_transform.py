@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.conv.nchw_layout import POSITION_PITCHES
 from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_COSTLY_TRANSFORM_TIME_RATIO,
     MAX_TRANSFORM_TIME_RATIO,
+    MIN_SAVED_COPY_RATIO,
     MIN_VECTOR_LANES,
     SQUARE_TRANSPOSE_NS_PER_ELEMENT,
 )
@@ -26,6 +29,7 @@ from shardir.backends.cpu.kernels.gemm.grouped_steps import (
     are_channels_grouped_by_packing,
     can_group_channels,
 )
+from shardir.backends.cpu.kernels.gemm.row_selection import does_selection_pay_off
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
@@ -72,13 +76,18 @@ def plan_features_last(
         x.dtype, out.dtype, context.machine
     )
     has_avx512 = context.machine.vector_bytes == 64
+    copies = SQUARE_TRANSPOSE_NS_PER_ELEMENT * (x.size + w.size + out.size)
     if is_strided or has_groups:
         ratio = MAX_COSTLY_TRANSFORM_TIME_RATIO
-    elif has_avx512 and _are_steps_contiguous(w, by, window):
+    elif (
+        has_avx512
+        and _are_steps_contiguous(w, by, window)
+        and not _saves_more_than(MIN_SAVED_COPY_RATIO * copies, time, attrs, x, w, out)
+    ):
         return None
     else:
         ratio = MAX_COSTLY_TRANSFORM_TIME_RATIO if has_avx512 else MAX_TRANSFORM_TIME_RATIO
-    if SQUARE_TRANSPOSE_NS_PER_ELEMENT * (x.size + w.size + out.size) >= ratio * time:
+    if copies >= ratio * time:
         return None
     inner = by.batch_or_inputs, by.features_or_outputs
     if has_groups and not are_channels_grouped_by_packing(x.dtype, out.dtype, context.machine):
@@ -89,6 +98,31 @@ def plan_features_last(
         (to.batch_or_inputs, *to.spatial, to.features_or_outputs),
     )
     return _plan_copies((x, w, out), orders, context)
+
+
+def _saves_more_than(
+    least: float,
+    time: float,
+    attrs: Mapping[str, Attr],
+    x: BufferView,
+    w: BufferView,
+    out: BufferView,
+) -> bool:
+    """Return whether the convolution of copies, which takes `time` ns, selects the rows that are
+    inside of the image, and saves more than `least` ns by that."""
+    of, by, to = parse_dims(attrs["dims"])
+    inside = 1.0
+    for d, k, p, stride, padding, dilation in zip(
+        of.spatial, by.spatial, to.spatial, attrs["strides"], attrs["padding"],
+        attrs["rhs_dilation"], strict=True,
+    ):  # fmt: skip
+        at = np.add.outer(
+            stride * np.arange(out.shape[p]) - padding[0], dilation * np.arange(w.shape[k])
+        )
+        inside *= float(((at >= 0) & (at < x.shape[d])).mean())
+    inputs, features = w.shape[by.batch_or_inputs], w.shape[by.features_or_outputs]
+    saved = (1.0 - inside) * time
+    return does_selection_pay_off(1.0 - inside, inputs, features) and saved > least
 
 
 def _are_steps_contiguous(w: BufferView, by: ConvolutionDims, window: int) -> bool:

@@ -43,11 +43,17 @@ def steps_of_selected_rows(work: MatrixProduct, sizes: BlockSizes) -> int:
     if extent % parts:
         return 0
     steps = extent // parts
-    overhead = PART_OVERHEAD_STEPS
-    if is_lhs_readable_in_place(work):
-        overhead += PACKED_STEP_COLUMNS / work.sizes[2]
     outside = 1.0 - _inside_fraction(work)
-    return steps if outside > MIN_OUTSIDE_FRACTION + overhead / steps else 0
+    columns = work.sizes[2] if is_lhs_readable_in_place(work) else None
+    return steps if does_selection_pay_off(outside, steps, columns) else 0
+
+
+def does_selection_pay_off(outside: float, steps: int, columns: int | None) -> bool:
+    """Return whether to select rows for parts of `steps` K steps, if a fraction of the elements of
+    patches is `outside` of the image. `columns` is their number if rows would be read in place
+    otherwise."""
+    overhead = PART_OVERHEAD_STEPS + (PACKED_STEP_COLUMNS / columns if columns else 0.0)
+    return outside > MIN_OUTSIDE_FRACTION + overhead / steps
 
 
 def _inside_fraction(work: MatrixProduct) -> float:

@@ -160,3 +160,31 @@ def test_infinite_and_nan_elements_of_a_filter_are_multiplied_by_zeros_outside(
         assert np.isinf(got[:, 1:, 1:, 5]).all()
         assert np.isnan(got[..., 7]).all()
         assert np.isfinite(np.delete(got, [5, 7], axis=-1)).all()
+
+
+@pytest.mark.parametrize(
+    ("image", "filter", "given", "is_transformed"),
+    [
+        ((2, 256, 7, 7), (256, 256, 3, 3), {}, True),
+        ((2, 128, 9, 9), (128, 128, 3, 3), {"strides": (2, 1), "padding": ((2, 2), (3, 2))}, True),
+        ((2, 128, 9, 9), (128, 128, 3, 3), {"padding": ((0, 0), (0, 0))}, False),
+        (
+            (2, 128, 9, 9),
+            (128, 128, 3, 3),
+            {"rhs_dilation": (2, 2), "padding": ((2, 2),) * 2},
+            True,
+        ),
+        ((1, 512, 4, 4), (512, 512, 3, 3), {}, False),
+        ((2, 64, 28, 28), (64, 64, 3, 3), {}, False),
+        ((2, 24, 9, 9), (128, 24, 3, 3), {}, False),
+    ],
+)
+def test_small_images_of_f32_are_transformed_to_select_rows(
+    image: tuple[int, ...], filter: tuple[int, ...], given: dict[str, Any], is_transformed: bool
+) -> None:
+    """The rows that are left out save more time than the copies take."""
+    op = operation(image, filter, "f32", NCHW, **given)
+    assert selects_rows(op) == is_transformed
+    rng = np.random.default_rng(0)
+    x, w = (random_elements(rng, value.type.shape, "f32") for value in op.operands)
+    check(op, x, w, np.empty(op.result.type.shape, x.dtype))
