@@ -6,7 +6,7 @@ with an installed JAX: every missing member is here, and every member here is mi
 """
 
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Never
 
 from shardir.frontend.errors import UnknownMethod
@@ -129,7 +129,6 @@ ABSENT_MEMBERS: Mapping[str, Mapping[str, str]] = {
 """What errors state about the members of each class."""
 
 
-@cache
 def absence_of_member(kind: type, name: str) -> str | None:
     """Return what an error states about a member that `kind`, or a class that it extends, lacks."""
     for base in kind.__mro__:

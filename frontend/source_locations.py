@@ -222,10 +222,12 @@ def _name_of_call(frame: FrameType) -> str:
         qualified = str(getattr(frame.f_locals.get("function"), "__qualname__", ""))
     elif code.co_name == "__call__":
         called = frame.f_locals.get(code.co_varnames[0])
-        qualified = str(getattr(called, "__name__", ""))
+        # A lookup that `__getattr__` refuses would locate an error again.
+        qualified = str(inspect.getattr_static(called, "__name__", ""))
     owner, _, name = qualified.rpartition(".")
     if name in ("__init__", "__new__"):
-        return owner.rpartition(".")[2]
+        name = owner.rpartition(".")[2]
+        return "" if "<" in name else name  # Methods that `dataclass` generates have no owner.
     return "" if "<" in owner or name.startswith(("_", "<")) else name
 
 

@@ -255,8 +255,8 @@ class Mesh(WithAbsentMembers, metaclass=_InternedMeta):
             )
         here = process_group().index
         is_local = np.array(
-            [device is not None and device.process_index == here for device in self.devices.flat]
-        ).reshape(self.devices.shape)
+            [device.process_index == here for device in self.device_assignment], bool
+        ).reshape(self.axis_sizes)
         places = np.nonzero(is_local)
         block = tuple(slice(place.min(), place.max() + 1) for place in places if place.size)
         if not is_local.any() or not is_local[block].all():

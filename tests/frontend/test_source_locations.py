@@ -132,9 +132,12 @@ def test_the_search_for_a_name_keeps_no_variable_alive() -> None:
         (lambda f: f(snp.ones(6).reshape, 4), "reshape"),
         (lambda f: f(sd.random.normal, 1, (3,)), "normal"),
         (lambda f: f(lax.sort, snp.ones(3), dimension=9), "sort"),
+        (lambda f: f(sd.config, traceback="off"), ""),
+        (lambda f: f(lax.Tolerance, -1), ""),
+        (lambda f: f(sd.SingleDeviceSharding, 3), ""),
         (lambda f: f(sd.Mesh, [3], ("x",)), ""),  # The message names the class.
         (lambda f: f(sd.jit(lambda x: x), 1, 2), ""),
-        (lambda f: f(lambda: snp.ones(3) + "a"), ""),  # type: ignore[operator]
+        (lambda f: f(lambda: snp.ones(3) + "a"), ""),
     ],
 )
 def test_the_location_names_the_function_if_neither_message_nor_line_does(

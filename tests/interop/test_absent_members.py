@@ -12,7 +12,8 @@ from jax import numpy as jnp
 
 import shardir as sd
 from shardir import numpy as snp
-from shardir.frontend.absent_members import ABSENT_MEMBERS, absence_of_member
+from shardir.frontend.absent_members import ABSENT_MEMBERS, WithAbsentMembers, absence_of_member
+from tests.error_assertions import raw
 
 X = np.ones((8, 4), np.float32)
 REASONED_ELSEWHERE = {"At": {"array"}, "IndexedUpdate": {"array", "index"}}
@@ -90,17 +91,17 @@ def test_each_reason_is_for_a_missing_member() -> None:
             "array by the protocol of numpy.from_dlpack",
         ),
         (
-            lambda: sd.devices()[0].client,
+            lambda: raw(sd.devices()[0]).client,
             "'Device' object has no attribute 'client'; it serves JAX's own implementation; leave "
             "it out",
         ),
         (
-            lambda: sd.jit(double).lower(X).compiler_ir,
+            lambda: raw(sd.jit(double).lower(X)).compiler_ir,
             "'Lowered' object has no attribute 'compiler_ir'; call as_text, whose dialect is "
             "'stablehlo' or another format",
         ),
         (
-            lambda: sd.jit(double).lower(X).compile().input_formats,
+            lambda: raw(sd.jit(double).lower(X).compile()).input_formats,
             "'Compiled' object has no attribute 'input_formats'; the backends choose the layouts "
             "of buffers; input_shardings and output_shardings state the shardings",
         ),
@@ -123,7 +124,6 @@ def test_an_unknown_member_has_the_error_of_python() -> None:
 
 def test_an_error_of_a_property_propagates_unchanged() -> None:
     """Python looks the attribute up again after an `AttributeError` inside of a property."""
-    from shardir.frontend.absent_members import WithAbsentMembers
 
     class Broken(WithAbsentMembers):
         @property

@@ -59,7 +59,8 @@ def test_aliases_and_negative_slopes() -> None:
 
 
 def test_emitted_operations() -> None:
-    assert ops(nn.relu, X) == ["constant", "le", "select"]
+    program = sd.jit(nn.relu).lower(X).compile().module
+    assert [op.name for op in program.main.body.ops] == ["constant", "le", "select"]
     assert ops(nn.sigmoid, X) == ["logistic"]
     assert ops(nn.silu, X) == ["logistic", "mul"]
 
@@ -102,3 +103,16 @@ def test_activations_of_complex_numbers_are_those_of_jax(name: str) -> None:
     np.testing.assert_allclose(
         np.asarray(getattr(nn, name)(x)), np.asarray(getattr(jax.nn, name)(x)), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "hard_sigmoid", "hard_silu"])
+@pytest.mark.parametrize("cotangent", [1.0, np.nan])
+def test_derivatives_at_bounds_and_nan_agree_with_jax(name: str, cotangent: float) -> None:
+    require("jax")
+    import jax
+
+    x = np.array([-3, -1, 0, 1, 3, 6, 7, np.nan, np.inf, -np.inf], np.float32)
+    seed = np.full(x.shape, cotangent, np.float32)
+    mine, theirs = getattr(nn, name), getattr(jax.nn, name)
+    np.testing.assert_array_equal(sd.vjp(mine, x)[1](seed)[0], jax.vjp(theirs, x)[1](seed)[0])
+    np.testing.assert_array_equal(sd.jvp(mine, (x,), (seed,))[1], jax.jvp(theirs, (x,), (seed,))[1])
