@@ -316,18 +316,11 @@ def _lines(
     column = found.loops[-1]
     rows, columns = line_transpose.block_shape(items, stores, column.extent)
     unit = "" if items.unit == min(items.nbytes, 8) else f"_of_{items.unit}"
-    is_split = any(
-        number % CACHE_LINE_BYTES
-        for number in (
-            views[0].offset,
-            *(loop.strides[0] for loop in found.loops if loop is not row),
-        )
-    )
     verb = "copy" if stores is LineStores.ORDINARY else "stream"
-    suffix = "_joined" if stores is LineStores.JOINED else "_split" if is_split else ""
+    suffix = "_joined" if stores is LineStores.JOINED else ""
     return CopyPlan(
         f"{verb}_lines{items.nbytes}{unit}{suffix}",
-        partial(line_transpose.copy_lines, items, stores, is_split),
+        partial(line_transpose.copy_lines, items, stores),
         block_grid_of(views, found, row, column, rows, columns),
         views[1].nbytes / 14,
     )

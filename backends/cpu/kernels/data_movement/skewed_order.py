@@ -26,40 +26,38 @@ class SkewedOrder(NamedTuple):
 
 
 class SkewedTile(NamedTuple):
-    """The first row and column of a tile, and its indices along the rows and in its strip."""
+    """The first row and column of a tile, and the row where it would begin without the overlap of
+    the last tile along the rows."""
 
     row: LLVMValue
     column: LLVMValue
-    step: LLVMValue
     number: LLVMValue
-    is_last: LLVMValue
-    """The condition that the tile is the last one of its strip."""
 
 
 @contextmanager
 def each_skewed_tile(
     f: LLVMFunction,
     order: SkewedOrder,
-    side: int,
+    shape: tuple[int, int],
     rows: LLVMValue,
     columns: tuple[LLVMValue, LLVMValue],
 ) -> Iterator[SkewedTile]:
-    """Run the block for each tile of `side` rows and columns that `columns`, from the first to the
-    end, contain.
+    """Run the block for each tile of `shape` that `rows` and `columns`, from the first to the end,
+    contain.
 
     Tiles at the end of rows or columns overlap those before them. In a strip, the steps of a tile
     are in order, and a step of the next tile is before the next step of this one.
     """
-    first_column, end = columns
+    (side, width), (first_column, end) = shape, columns
     steps = (rows + (side - 1)) // side
-    strip = max(order.columns // side, 1) * side
+    strip = max(order.columns // width, 1) * width
     with f.loop(first_column, end, strip) as start:
-        tiles = (f.umin(end - start, strip) + (side - 1)) // side
+        tiles = (f.umin(end - start, strip) + (width - 1)) // width
         last = steps + (tiles - 1) // order.group * order.delay
         with f.loop(0, last) as time, f.loop(0, tiles) as place:
-            number = tiles - 1 - place
-            step = time - number // order.group * order.delay
+            index = tiles - 1 - place
+            step = time - index // order.group * order.delay
             with f.when(step.is_("ult", steps)):
-                row = f.umin(step * side, rows - side)
-                column = f.umin(start + number * side, end - side)
-                yield SkewedTile(row, column, step, number, place.is_("eq", 0))
+                number = step * side
+                column = f.umin(start + index * width, end - width)
+                yield SkewedTile(f.umin(number, rows - side), column, number)

@@ -208,15 +208,18 @@ def transpose_tiles(
 def interleave_rows(
     f: LLVMFunction, rows: list[LLVMValue], lanes: int, within: int
 ) -> list[LLVMValue]:
-    """Exchange items between `within` vectors in every run of `within` lanes."""
-    half, step = within // 2, 1
-    while step < within:
+    """Exchange items between vectors, at most `within`, in every run of `within` lanes.
+
+    With fewer vectors, the items of adjacent lanes remain in one vector, next to each other.
+    """
+    half, step = len(rows) // 2, 1
+    while step < len(rows):
         found = []
         for i in range(half):
-            for first in (0, half):
+            for first in (0, within // 2):
                 mask = []
                 for run in range(0, lanes, within):
-                    for k in range(half):
+                    for k in range(within // 2):
                         mask += [run + first + k, lanes + run + first + k]
                 found.append(f.shuffle(rows[i], rows[i + half], mask))
         rows, step = found, 2 * step

@@ -166,7 +166,7 @@ def test_transposes_of_a_quarter_of_the_shared_cache_use_streaming_stores(
     ("shape", "kernel", "order"),
     [
         ((1024, 1024), "copy_lines4", ()),
-        ((512, 1026), "copy_lines4_split", ()),
+        ((512, 1026), "copy_lines4", ()),
         ((1022, 1024), "copy_lines4", ()),
         ((1020, 1024), "copy_tiles4", (0,)),
         ((1024, 1008), "copy_tiles4", (1,)),

@@ -72,7 +72,7 @@ def test_rows_of_any_length_and_alignment_are_transposed(
     if columns % per_line or width % per_line:
         assert name == f"stream_lines{x.itemsize}_joined"
     else:
-        assert name == f"stream_lines{x.itemsize}{'_split' if rows % per_line else ''}"
+        assert name == f"stream_lines{x.itemsize}"
 
 
 @pytest.mark.parametrize("vector_bytes", [32, 64])
@@ -131,13 +131,12 @@ def test_whole_lines_of_memory_that_begins_at_no_line_are_transposed() -> None:
 @pytest.mark.parametrize("lines", [1, 2, 7])
 @pytest.mark.parametrize("more", [0, 3])
 def test_whole_lines_are_transposed(dtype: str, vector_bytes: int, lines: int, more: int) -> None:
-    """Columns of one or two strips, with rows that begin at cache lines or not."""
+    """Columns of one or more strips and lines that fill no strip, which begin at cache lines or
+    not."""
     per_line = 64 // ITEM_BYTES[dtype]
     machine = replace(STREAMING, vector_bytes=vector_bytes)
     x = integer_array((40 * lines // 8 * per_line + per_line, 8 * per_line + more), dtype)
-    is_split = more * x.itemsize % 64 != 0
-    expected = f"stream_lines{x.itemsize}{'_split' * is_split}"
-    assert transpose(x, x.shape[0], 0, machine) == expected
+    assert transpose(x, x.shape[0], 0, machine) == f"stream_lines{x.itemsize}"
 
 
 @pytest.mark.parametrize(("dtype", "vector_bytes"), LINE_ITEMS)
@@ -153,7 +152,26 @@ def test_conflicting_lines_in_the_caches_are_transposed(
     memory = integer_array((700 // nbytes, 1024 // nbytes + more), dtype)
     x = memory[:, 1 : 650 // nbytes]
     name = transpose(x, 1024 // nbytes + more, 3, machine)
-    assert name == f"copy_lines{nbytes}{'_split' * (more != 0)}"
+    assert name == f"copy_lines{nbytes}"
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("pitch", [0, 1])
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("columns", [8, 11, 12, 280])
+def test_columns_of_8_bytes_that_begin_at_lines_or_not_are_transposed(
+    columns: int, start: int, pitch: int, vector_bytes: int
+) -> None:
+    """If all columns begin at lines, tiles are transposed in registers; rows of 11 items are stored
+    without streaming, and overlap."""
+    width = 128 + pitch
+    memory = np.zeros(columns * width + 16, "f8")
+    first = -memory.ctypes.data % 64 // 8 + start
+    whole = memory[first : first + columns * width].reshape(columns, width)
+    whole[:] = integer_array(whole.shape, "f8")
+    machine = replace(STREAMING, vector_bytes=vector_bytes)
+    name = "stream_lines8" if columns % 8 == 0 else "copy_lines8"
+    assert transpose(whole[:, :20], 128 * (1 + columns // 128), 0, machine) == name
 
 
 def planned_name(shape: tuple[int, int], dtype: str, machine: HostDescription) -> str:
@@ -166,10 +184,10 @@ def planned_name(shape: tuple[int, int], dtype: str, machine: HostDescription) -
     ("shape", "dtype", "name"),
     [
         ((4001, 999), "f4", "stream_lines4_joined"),
-        ((4016, 1000), "f4", "stream_lines4_split"),
+        ((4016, 1000), "f4", "stream_lines4"),
         ((4016, 1008), "f4", "stream_lines4"),
         ((4096, 1024), "f4", "stream_lines4"),
-        ((4096, 1025), "f4", "stream_lines4_split"),
+        ((4096, 1025), "f4", "stream_lines4"),
         ((4096, 1024), "i2", "stream_lines2"),
         ((100, 40000), "f4", "copy_tiles4"),
         ((40000, 15), "f4", "copy_tiles4_of_8"),
