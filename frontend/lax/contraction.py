@@ -253,7 +253,7 @@ def ragged_dot_general(
     """
     x, y, sizes = as_tracer(lhs), as_tracer(rhs), as_tracer(group_sizes)
     numbers = ragged_dot_dimension_numbers
-    (contracted, others), (batch, other_batch) = dimensions = _check_dimension_numbers(
+    (contracted, others), (batch, other_batch) = _check_dimension_numbers(
         numbers.dot_dimension_numbers, (x.ndim, y.ndim)
     )
     ragged, group = tuple(numbers.lhs_ragged_dimensions), tuple(numbers.rhs_group_dimensions)
@@ -276,6 +276,7 @@ def ragged_dot_general(
     outer = _outer_dimensions(x, ragged[0], contracted, batch)
     _check_group_sizes(sizes, [x.shape[dim] for dim in outer])
     if ragged[0] in batch:
+        dimensions = (contracted, others), (batch, other_batch)
         return dot_general(x, y, dimensions, precision, preferred_element_type)
     parts = _mask_groups(x, sizes, ragged[0], outer)
     inner, inner_batch = _next_dimensions(contracted), _next_dimensions(batch)

@@ -9,6 +9,7 @@ import pytest
 
 import shardir
 from shardir.errors import OperationTypeError, ShardirError
+from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.errors import ArgumentError, AxisError, NotAnArrayError, RandomError
 from shardir.nn import initializers as _initializers
 from shardir.scipy import linalg as _linalg, special as _special
@@ -21,6 +22,18 @@ linalg: Any = _linalg
 special: Any = _special
 
 X = np.ones(3, np.float32)
+
+
+def test_arrays_of_one_element_have_truth_values() -> None:
+    for given in (True, 1, "a", np.array([1]), snp.ones((1, 1)), snp.float32(3)):
+        assert check_flag("flag", given)
+    for given in (0, (), np.zeros(1), snp.zeros((1, 1))):
+        assert not check_flag("flag", given)
+    for wrong in (np.zeros(0), np.ones(2), snp.ones(2)):
+        with pytest.raises(ArgumentError, match=r"^flag "):
+            check_flag("flag", wrong)
+
+
 CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: snp.fft.fftfreq("a"),

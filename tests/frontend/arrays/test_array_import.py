@@ -21,6 +21,14 @@ def address(x: Any) -> int:
     return int(np.asarray(x).__array_interface__["data"][0])
 
 
+def test_a_requested_copy_of_immutable_memory_is_a_copy() -> None:
+    numbers = np.frombuffer(bytes(4 * 64), np.float32)
+    addresses = {
+        copy: address(snp.from_dlpack(numbers, copy=copy)) for copy in (None, False, True)
+    }
+    assert addresses[None] == addresses[False] == address(numbers) != addresses[True]
+
+
 def test_without_the_cpu_backend_numpy_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     def unavailable(*_: Any) -> Any:
         raise AssertionError("the CPU backend is not available")

@@ -88,6 +88,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     Path("of_jax.py").write_text(JAX, encoding="utf-8")
     Path("of_ours.py").write_text(OURS, encoding="utf-8")
+    Path("no_functions.py").write_text("size = 3\n", encoding="utf-8")
     Path("bare.py").write_text(BARE, encoding="utf-8")
     yield
     for name in ("bare", "of_jax", "of_ours"):
@@ -151,6 +152,7 @@ def test_a_shardir_function_is_explained(capsys: pytest.CaptureFixture[str]) -> 
         (("nowhere:step",), "there is no module 'nowhere' to import from this folder; is "
          "'nowhere:step' a file?"),
         (("of_ours:nothing",), "of_ours has no 'nothing'; it defines total"),
+        (("no_functions:main",), "no_functions has no 'main'; it defines no function"),
         (("of_ours.py:total",), "there is no module 'of_ours.py' to import from this folder; to "
          "name a function of the file of_ours.py, write of_ours:total"),
         (("of_ours:total",), "example_specs need a mesh; pass one, as in --mesh data=16,model=16"),

@@ -253,6 +253,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: custom_partitioning(snp.sin)(A),
         "custom_partitioning sin has no partition function; give it one with def_partition",
     ),
+    "partition is no function": (
+        lambda: custom_partitioning(lambda x: x).def_partition(3, sharding_rule="i -> i"),
+        "def_partition of lambda takes a function, got 3",
+    ),
     "only callbacks": (
         lambda: custom_partitioning(snp.sin).def_partition(
             snp.sin, infer_sharding_from_operands=snp.sin

@@ -140,7 +140,7 @@ def test_negative_dimensions_count_from_the_end(kind: str) -> None:
     """JAX refuses them."""
     (dimensions, *numbers), x, y, shape = CONTRACTIONS[kind]
     sizes = drawn_sizes(*shape)
-    negative = [
+    negative: Any = [
         [[dim - each.ndim for dim in dims] for dims, each in zip(pair, (x, y), strict=True)]
         for pair in dimensions
     ]

@@ -30,9 +30,12 @@ def test_traced_positions_insert_as_in_numpy(index: Any, axis: int | None) -> No
 @pytest.mark.parametrize("index", [np.array([1]), [1], np.array(1), 1, slice(1, 2)])
 def test_an_array_of_one_position_is_a_sequence_of_positions(index: Any) -> None:
     columns = -X[:, :1] if np.ndim(index) or isinstance(index, slice) else -X[:3, 0]
-    for insert in (snp.insert, jit(lambda x, values: snp.insert(x, index, values, axis=1))):
-        found = insert(X, index, columns, axis=1) if insert is snp.insert else insert(X, columns)
-        np.testing.assert_array_equal(found, np.insert(X, index, columns, axis=1))
+
+    def insert(x: Any, values: Any) -> Any:
+        return snp.insert(x, index, values, axis=1)
+
+    for made in (insert(X, columns), jit(insert)(X, columns)):
+        np.testing.assert_array_equal(made, np.insert(X, index, columns, axis=1))
 
 
 def test_rows_are_inserted_at_one_traced_position() -> None:
