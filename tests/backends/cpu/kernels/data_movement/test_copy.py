@@ -113,7 +113,7 @@ PLANS: dict[str, tuple[Array, Array | None, str]] = {
     "short conflicting rows": (
         np.zeros((12, 1024), "f4").T,
         np.zeros((1024, 1024), "f4")[:, :12],
-        "copy_tiles4_row_by_row",
+        "copy_tiles4",
     ),
 }
 """Copies: the source, the target (contiguous if there is none), and the kernel."""
