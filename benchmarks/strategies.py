@@ -43,6 +43,7 @@ from shardir.backends.cpu.kernels.gemm import (
     grouped_steps,
     operand_copies,
     product_dispatch,
+    row_selection,
     skinny_dispatch,
 )
 from shardir.backends.cpu.threads.workers import workers
@@ -62,6 +63,7 @@ STRATEGIES: dict[str, tuple[tuple[Callable[..., Any], object], ...]] = {
     ),
     "padded_nhwc": ((padded_nhwc.lower_padded_nhwc, []),),
     "implicit_lhs": ((implicit_gemm_lhs.is_lhs_readable_in_place, False),),
+    "row_selection": ((row_selection.steps_of_selected_rows, 0),),
     "unrolled_batched": ((skinny_dispatch._lower_unrolled, []),),
     "inner_product": ((skinny_dispatch._lower_inner_product, []),),
     "rhs_copy": ((operand_copies.lower_with_rhs_copy, []),),
