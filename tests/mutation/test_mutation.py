@@ -94,6 +94,7 @@ def test_the_command_lists_survivors(source: Path) -> None:
     assert read_survivors(done.stdout) == {each.key for each in find_guards(source)[1:]}
 
 
+@pytest.mark.long
 def test_a_recorded_test_runs_again_only_after_a_change(source: Path) -> None:
     tests, runs = source.with_name("test_signs.py"), source.with_name("runs.txt")
     options = "--match", "x != x", "--record", str(source.with_name("record"))

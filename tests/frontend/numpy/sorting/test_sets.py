@@ -27,7 +27,7 @@ def narrowed(expected: Any) -> Any:
                  for x in expected)  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(WHOLE)
 def test_unique(x: Any) -> None:
     expected = narrowed(np.unique(x, True, True, True))
@@ -49,7 +49,7 @@ BITS = arrays(np.int32, array_shapes(min_dims=2, max_dims=3, max_side=4),
               elements=st.integers(0, 1))  # fmt: skip
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(BITS, st.data())
 def test_unique_slices(x: Any, data: st.DataObject) -> None:
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
@@ -81,7 +81,7 @@ def test_the_small_unique_functions() -> None:
     assert eagerly(snp.unique_counts, x).counts.tolist() == [1, 2, 1]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(WHOLE, WHOLE)
 def test_sets(x: Any, y: Any) -> None:
     for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
