@@ -21,9 +21,17 @@ demo: $(VENV)/.demo ## train a digit classifier under four placements
 test: $(VENV)/.test ## everything that CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(MAKE) --jobs=2 types tests
+
+# The types take minutes on one core, which the tests do not wait for.
+.PHONY: types
+types: $(VENV)/.test
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
-	SHARDIR_NATIVE_DISPATCH=0 $(BIN)/pytest -n 2 -q tests/frontend/dispatch tests/frontend/arrays
+
+.PHONY: tests
+tests: $(VENV)/.test
+	$(BIN)/pytest -n 2 --dist worksteal
+	SHARDIR_NATIVE_DISPATCH=0 $(BIN)/pytest -n 2 -q --dist worksteal tests/frontend/dispatch tests/frontend/arrays
 
 .PHONY: test-long
 test-long: $(VENV)/.test ## all tests, also those that make test samples, with two thousand random programs each, and several launchers
