@@ -50,7 +50,7 @@ def build_environment(folder: Path) -> None:
     subprocess.run([*pip, *build], check=True, env=isolated_variables())
     shutil.rmtree(source)
     (wheel,) = folder.glob("*.whl")
-    make = [sys.executable, "-m", "venv", "--without-pip", folder / "env"]
+    make = [sys.executable, "-m", "venv", "--without-pip", str(folder / "env")]
     subprocess.run(make, check=True, env=isolated_variables())
     python = python_of(folder)
     # The commands compile the modules that they import, which are few of the installed ones.

@@ -253,6 +253,8 @@ class Mesh(WithAbsentMembers, metaclass=_InternedMeta):
                     f"{self} has no devices of this process; use a Mesh of devices() instead"
                 )
             )
+        if self.empty:
+            return self
         here = process_group().index
         is_local = np.array(
             [device.process_index == here for device in self.device_assignment], bool

@@ -22,6 +22,8 @@ def test_members_of_meshes() -> None:
     assert (manual.manual_axes, MESH.manual_axes) == (("y",), ())
     assert [AbstractMesh((), ()).is_scalar, sd.make_mesh((1,), "x").is_scalar] == [False, False]
     assert MESH.local_mesh is MESH
+    without_devices = sd.Mesh(np.array(None), ())
+    assert without_devices.local_mesh is without_devices
 
 
 def test_the_local_mesh_has_the_devices_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

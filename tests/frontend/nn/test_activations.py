@@ -113,6 +113,11 @@ def test_derivatives_at_bounds_and_nan_agree_with_jax(name: str, cotangent: floa
 
     x = np.array([-3, -1, 0, 1, 3, 6, 7, np.nan, np.inf, -np.inf], np.float32)
     seed = np.full(x.shape, cotangent, np.float32)
-    mine, theirs = getattr(nn, name), getattr(jax.nn, name)
-    np.testing.assert_array_equal(sd.vjp(mine, x)[1](seed)[0], jax.vjp(theirs, x)[1](seed)[0])
-    np.testing.assert_array_equal(sd.jvp(mine, (x,), (seed,))[1], jax.jvp(theirs, (x,), (seed,))[1])
+    packages: list[Any] = [sd, jax]
+    by_vjp, by_jvp = [], []
+    for package, namespace in zip(packages, (nn, jax.nn), strict=True):
+        function = getattr(namespace, name)
+        by_vjp.append(package.vjp(function, x)[1](seed)[0])
+        by_jvp.append(package.jvp(function, (x,), (seed,))[1])
+    np.testing.assert_array_equal(*by_vjp)
+    np.testing.assert_array_equal(*by_jvp)
