@@ -56,7 +56,7 @@ def raise_argument_error(
     If `error` states that an argument is not an array, the new message names the argument. A
     constructor has the name of its class, and the method of a call that of its object.
     """
-    if name in _METHODS_OF_CALLS and args:
+    if name in _METHODS_OF_CALLS:
         name = getattr(args[0], "__name__", type(args[0]).__name__)
         fun, args = MethodType(fun, args[0]), args[1:]
     if isinstance(error, NotAnArrayError):
