@@ -1,7 +1,7 @@
 """The shards of several devices as windows of one storage."""
 
 from collections.abc import Sequence
-from typing import Any, final, overload
+from typing import Any, TypeGuard, final, overload
 
 import numpy as np
 
@@ -48,7 +48,9 @@ def _window_index(piece: ShardIndex, shape: Sequence[int]) -> tuple[Any, ...]:
     return (..., *(slice(at * n, at * n + n) for at, n in zip(piece, shape, strict=True)))
 
 
-def is_windows_of(shards: Shards, pieces: Sequence[ShardIndex], shape: tuple[int, ...]) -> bool:
+def is_windows_of(
+    shards: Shards, pieces: Sequence[ShardIndex], shape: tuple[int, ...]
+) -> TypeGuard[ShardWindows]:
     """Return whether the shards are windows of a storage of `shape` with these indices."""
     return (
         isinstance(shards, ShardWindows)
@@ -68,7 +70,7 @@ def join_shards(shards: Shards, pieces: Sequence[ShardIndex], shape: tuple[int, 
 
     It is the storage of the shards if they are exactly its windows, otherwise a copy.
     """
-    if isinstance(shards, ShardWindows) and is_windows_of(shards, pieces, shape):
+    if is_windows_of(shards, pieces, shape):
         return shards.storage
     if shards[0].shape == shape:
         return Storage.of(shards[0])

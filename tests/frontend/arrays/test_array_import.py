@@ -23,9 +23,7 @@ def address(x: Any) -> int:
 
 def test_a_requested_copy_of_immutable_memory_is_a_copy() -> None:
     numbers = np.frombuffer(bytes(4 * 64), np.float32)
-    addresses = {
-        copy: address(snp.from_dlpack(numbers, copy=copy)) for copy in (None, False, True)
-    }
+    addresses = {copy: address(snp.from_dlpack(numbers, copy=copy)) for copy in (None, False, True)}
     assert addresses[None] == addresses[False] == address(numbers) != addresses[True]
 
 

@@ -15,6 +15,7 @@ import pytest
 import shardir as sd
 from shardir.checkpoints import exists, load, save
 from shardir.frontend.checkpoint import index, load as restoring
+from shardir.frontend.checkpoint.folder import find_checkpoint_folder
 from shardir.frontend.errors import CheckpointError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 from tests.process_control.process_kill import Killed, ProcessKiller
@@ -156,6 +157,11 @@ def test_a_checkpoint_interrupted_during_rename_by_an_earlier_version_is_kept(
 
 
 @pytest.mark.usefixtures("quick_disk")
+def test_a_folder_that_is_no_checkpoint_is_not_that_of_an_interrupted_job(tmp_path: Path) -> None:
+    (tmp_path / ".run.old").mkdir()
+    assert find_checkpoint_folder(tmp_path / "run") == tmp_path / "run"
+
+
 def test_repeated_replacement_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "a"
 
