@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "custom_partitioning sin has no partition function; give it one with def_partition",
     ),
     "partition is no function": (
-        lambda: custom_partitioning(lambda x: x).def_partition(3, sharding_rule="i -> i"),
+        lambda: returning(3),
         "def_partition of lambda takes a function, got 3",
     ),
     "only callbacks": (
