@@ -249,7 +249,9 @@ def test_a_setting_is_one_of_its_names(
     for wrong in ("other", 3, ["error"], np.array(["full", "error"])):
         with pytest.raises(SettingError) as caught:
             config(**{name: wrong})
-        assert str(caught.value) == f"the setting {name} is {wrong!r}; it must be {requirement}"
+        text, _, location = str(caught.value).partition("\n   --> ")
+        assert text == f"the setting {name} is {wrong!r}; it must be {requirement}"
+        assert location.startswith("tests/frontend/test_config.py:")
 
 
 def test_the_error_of_an_environment_variable_names_it() -> None:

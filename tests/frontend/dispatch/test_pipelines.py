@@ -123,10 +123,12 @@ def test_positions_extend_the_default_pipeline() -> None:
 def test_wrong_pipelines_are_refused_before_tracing(passes: Any, reason: str) -> None:
     with pytest.raises(SettingError) as caught:
         sd.jit(step, passes=passes)
-    assert str(caught.value) == (
+    text, _, location = str(caught.value).partition("\n   --> ")
+    assert text == (
         f"passes of jit is {passes!r}; it must be a pipeline such as 'default,overlap', or None: "
         f"{reason}"
     )
+    assert location.startswith("tests/frontend/dispatch/test_pipelines.py:")
 
 
 @pytest.mark.parametrize("method", ["compile", "with_passes"])
@@ -134,7 +136,9 @@ def test_the_method_with_a_wrong_pipeline_is_named(method: str) -> None:
     lowered = sd.jit(snp.sin).lower(1.0)
     with pytest.raises(SettingError) as caught:
         getattr(lowered, method)(passes="default,nope{")
-    assert str(caught.value) == (
+    text, _, location = str(caught.value).partition("\n   --> ")
+    assert location.startswith("tests/frontend/dispatch/test_pipelines.py:")
+    assert text == (
         f"passes of {method} is 'default,nope{{'; it must be a pipeline such as 'default,overlap', "
         "or None: cannot read the pipeline at 'nope{'; write it as "
         "pass,pass{option=value,option=value}"
