@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
+from shardir.backends.distributed import messages
 from shardir.backends.distributed.deadlock_detector import ExecutionPoint
 from shardir.backends.distributed.messages import MessageChannel
 from shardir.backends.distributed.sockets import socket_communicator
@@ -15,7 +16,7 @@ from shardir.backends.distributed.sockets.socket_communicator import Network, So
 
 
 class ExitError(Exception):
-    """The end of a process; the argument is its exit code."""
+    """The end of a process; the last argument is its exit code."""
 
 
 @pytest.fixture
@@ -75,27 +76,26 @@ def test_an_aborted_process_forwards_the_message_before_its_end(
 
 
 def test_a_wait_for_a_killed_process_ends_before_the_next_check_of_the_status(
-    networks: list[Network], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    networks: list[Network], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """torchrun ends the processes that wait within 0.1 s, so that a later message is lost."""
 
     def check_status(*_: object) -> str:
         raise AssertionError("the next check of the status")
 
+    def end_job(_: object, message: str, code: int) -> None:
+        raise ExitError(message, code)
+
     monkeypatch.setattr(MessageChannel, "_check_status", check_status)
-
-    def abort(self: SocketCommunicator, code: int) -> None:
-        raise ExitError(code)
-
-    monkeypatch.setattr(SocketCommunicator, "abort", abort)
+    monkeypatch.setattr(messages, "end_job", end_job)
     channel = MessageChannel(SocketCommunicator(networks[0], 0), ["a", "b", "c"], 300, False)
     posted = channel.post(1, {}, {1: np.zeros(1)}, lambda: ExecutionPoint("all-reduce %y of f"))
     for each in networks[1].connections.values():
         each.stream.close()
     with pytest.raises(ExitError) as caught:
         channel.wait(posted)
-    assert caught.value.args == (13,)
-    assert capsys.readouterr().err == (
+    assert caught.value.args == (
         "shardir: process 0 (a): all-reduce %y of f cannot finish: process 1 (b) was killed, or "
-        "the connection was lost\n"
+        "the connection was lost",
+        13,
     )
