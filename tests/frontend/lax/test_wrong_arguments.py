@@ -78,7 +78,7 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.broadcast_like(X, None),
         NotAnArrayError,
-        "like_arr of broadcast_like is None of type NoneType, which is not an array",
+        "argument like_arr of broadcast_like is None of type NoneType, which is not an array",
     ),
     (
         lambda: lax.shape_as_value((1, "a")),
@@ -93,12 +93,12 @@ CASES: list[tuple[Callable[[], Any], type[ShardirError], str]] = [
     (
         lambda: lax.reduce_xor(None, (0,)),
         NotAnArrayError,
-        "operand of reduce_xor is None of type NoneType, which is not an array",
+        "argument operand of reduce_xor is None of type NoneType, which is not an array",
     ),
     (
         lambda: lax.reduce_window(X, "a", lax.add, (1,), (1,), "SAME"),
         NotAnArrayError,
-        "init_value of reduce_window is 'a' of type str, which is not an array",
+        "argument init_value of reduce_window is 'a' of type str, which is not an array",
     ),
     (
         lambda: lax.reduce_window(X, X, lax.add, (1,), (1,), "SAME"),

@@ -53,7 +53,7 @@ PLACES: list[Case] = [
      "m of tril_indices is at least 0, got -1"),
     (lambda: snp.tril_indices(HUGE), ArgumentError, f"n of tril_indices {BEYOND}"),
     (lambda: snp.tril_indices(raw(X)), ArgumentError,
-     "an array of type f32[3] is not an index; indices are integers"),
+     "argument n of tril_indices is f32[3], and must be an integer"),
     (lambda: snp.tril_indices_from(raw(None)), NotAnArrayError,
      "argument arr of tril_indices_from is None of type NoneType, which is not an array"),
     (lambda: snp.tril_indices_from(X), OperationTypeError,
@@ -206,7 +206,7 @@ TYPES_AND_SHAPES: list[Case] = [
     (lambda: snp.zeros(raw([np.ones(3)])), ShapeError,
      "shape (float64[3],) has the size array([1., 1., 1.]), which is not an integer"),
     (lambda: snp.promote_types("f4", raw(None)), NotAnArrayError,
-     "an operand is None of type NoneType, which is not an array"),
+     "argument b of promote_types is None of type NoneType, which is not an array"),
     (lambda: snp.broadcast_shapes(raw(np.datetime64("2020-01-01"))), ShapeError,
      "shape (np.datetime64('2020-01-01'),) has the size np.datetime64('2020-01-01'), which is "
      "not an integer"),
@@ -222,7 +222,7 @@ TYPES_AND_SHAPES: list[Case] = [
      f"a split of a dimension of size 3 into {HUGE} parts would have more than 65536 empty parts; "
      "use fewer parts"),
     (lambda: snp.hsplit(raw(None), 2), NotAnArrayError,
-     "an operand is None of type NoneType, which is not an array"),
+     "argument ary of hsplit is None of type NoneType, which is not an array"),
     (lambda: snp.array_split(X, ENDLESS), StructureError, CONTAINS_ITSELF),
     (lambda: snp.einsum(snp.ones((2, 2)), [0, "a"]), ArgumentError,
      "einsum takes lists of integers as axes, got [0, 'a']"),
@@ -234,7 +234,7 @@ TYPES_AND_SHAPES: list[Case] = [
     (lambda: snp.einsum_path("ij,jk", X, X), ArgumentError,
      "einsum subscripts 'ij,jk': has 'ij' for an operand of rank 1"),
     (lambda: snp.einsum_path("i,i", X, raw(None)), NotAnArrayError,
-     "operand 1 of einsum_path is None of type NoneType, which is not an array"),
+     "argument operands.1 of einsum_path is None of type NoneType, which is not an array"),
     (lambda: snp.pad(X, 1, raw(3)), OperationTypeError,
      "pad mode 3 is unknown; the modes are constant, empty, edge, wrap, "
      "linear_ramp, reflect, symmetric, maximum, mean, median, minimum"),
