@@ -20,7 +20,6 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.operands import as_tracer, operand_dtype, promote_to
 from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.tracing.weak_types import strip_weak_type, strip_weak_types
-from shardir.frontend.transforms.custom_jvp import custom_jvp
 
 
 def promote_to_float(x: ArrayLike) -> Tracer:
@@ -50,31 +49,18 @@ def identity(x: ArrayLike) -> Tracer:
 
 @public()
 def relu(x: ArrayLike) -> Tracer:
-    """Return max(x, 0), elementwise; the derivative at 0 and at NaN is 0."""
-    return _relu(promote_to_weak_float(x, 0))
-
-
-@custom_jvp
-def _relu(x: Tracer) -> Tracer:
+    """Return max(x, 0), elementwise; the derivative at 0 is 0."""
+    x = promote_to_weak_float(x, 0)
     zero = constant_like(x, 0)
     return emit_elementwise("select", emit_elementwise("le", x, zero), zero, x)
 
 
-@_relu.defjvp
-def _relu_jvp(primals: tuple[Tracer], tangents: tuple[Tracer]) -> tuple[Tracer, Tracer]:
-    (x,), (tangent,) = primals, tangents
-    zero = constant_like(x, 0)
-    is_inside = emit_elementwise("gt", x, zero)
-    return _relu(x), emit_elementwise("select", is_inside, tangent, constant_like(tangent, 0))
-
-
 @public()
 def relu6(x: ArrayLike) -> Tracer:
-    """Return x clamped to [0, 6], elementwise; the derivative at both bounds and at NaN is 0."""
+    """Return x clamped to [0, 6], elementwise; the derivative at both bounds is 0."""
     return _relu6(promote_to_weak_float(x))
 
 
-@custom_jvp
 def _relu6(x: Tracer) -> Tracer:
     below, above = (
         emit_elementwise("le", x, constant_like(x, 0)),
@@ -86,17 +72,6 @@ def _relu6(x: Tracer) -> Tracer:
         constant_like(x, 0),
         emit_elementwise("select", above, constant_like(x, 6), x),
     )
-
-
-@_relu6.defjvp
-def _relu6_jvp(primals: tuple[Tracer], tangents: tuple[Tracer]) -> tuple[Tracer, Tracer]:
-    (x,), (tangent,) = primals, tangents
-    is_inside = emit_elementwise(
-        "and",
-        emit_elementwise("gt", x, constant_like(x, 0)),
-        emit_elementwise("lt", x, constant_like(x, 6)),
-    )
-    return _relu6(x), emit_elementwise("select", is_inside, tangent, constant_like(tangent, 0))
 
 
 @public()
