@@ -196,7 +196,7 @@ class Compiled(Printed):
             )
 
     def __reduce__(self) -> str:
-        """Refuse copies: machine code and its memory belong to this object."""
+        """Refuse copies: the compiled code and its memory belong to this object."""
         raise TypeError(
             "a compiled function cannot be copied or pickled; compile the function again, or "
             "serialize its program with shardir.export"

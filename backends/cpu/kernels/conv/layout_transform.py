@@ -16,6 +16,7 @@ import numpy as np
 
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
 from shardir.backends.cpu.kernels.conv.nchw_layout import POSITION_PITCHES
+from shardir.backends.cpu.kernels.conv.row_selection import does_selection_pay_off
 from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_COSTLY_TRANSFORM_TIME_RATIO,
     MAX_TRANSFORM_TIME_RATIO,
@@ -29,7 +30,6 @@ from shardir.backends.cpu.kernels.gemm.grouped_steps import (
     are_channels_grouped_by_packing,
     can_group_channels,
 )
-from shardir.backends.cpu.kernels.gemm.row_selection import does_selection_pay_off
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType

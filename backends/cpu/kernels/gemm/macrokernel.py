@@ -17,11 +17,11 @@ from shardir.backends.cpu.codegen.llvm_text import (
 )
 from shardir.backends.cpu.codegen.tile_instructions import TILE_ROW_BYTES
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import starts_per_panel
+from shardir.backends.cpu.kernels.conv.row_selection import clear_sums, select_rows
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic, narrow_to_storage
 from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_variants
 from shardir.backends.cpu.kernels.gemm.prefetch_stream import PrefetchStream
 from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
-from shardir.backends.cpu.kernels.gemm.row_selection import clear_sums, select_rows
 from shardir.ir.types import NUMPY_DTYPES
 
 UNSTAGE_FUNCTION = "unstage"

@@ -22,6 +22,7 @@ from shardir.backends.cpu.kernels.conv.padded_nhwc import (
 )
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
 from shardir.backends.cpu.kernels.conv.patch_inner_product import lower_patch_inner_product
+from shardir.backends.cpu.kernels.conv.row_selection import steps_of_selected_rows
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import (
     Arithmetic,
@@ -51,7 +52,6 @@ from shardir.backends.cpu.kernels.gemm.record_builder import (
     describe_product,
     round_up,
 )
-from shardir.backends.cpu.kernels.gemm.row_selection import steps_of_selected_rows
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import (
     has_contiguous_columns,
     is_streamed,

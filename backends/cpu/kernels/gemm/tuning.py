@@ -48,14 +48,6 @@ TILE_RATE_RATIO = 4.0
 an Emerald Rapids, 512³ of bf16 takes 0.31 ms, and 3.2 ms with AVX512-BF16, which takes twice as
 long as f32 there."""
 
-# row_selection.py
-MIN_OUTSIDE_FRACTION, PART_OVERHEAD_STEPS, PACKED_STEP_COLUMNS = 0.04, 4.0, 400.0
-"""Minimum fraction of elements of patches outside of the image for which rows are selected; the K
-steps that take as long as adding the sums of a part to earlier ones; and the columns whose products
-with a step take as long as packing rows that are read in place otherwise. On a Zen 4, convolutions
-of ResNet-50 with 7 rows and their image gradients take 0.75 to 0.87 of the time of those of all
-rows, with 14 rows 0.91 to 0.95, and would take 0.97 to 1.02 with 28 rows."""
-
 # grouped_steps.py
 MIN_GROUPED_LINES = 32
 """Minimum rows, and minimum columns, of a product of groups, which amortize copies of the

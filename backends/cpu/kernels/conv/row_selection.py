@@ -14,16 +14,16 @@ import numpy as np
 
 from shardir.backends.cpu.codegen.llvm_text import LLVMValue, vector_type
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import is_lhs_readable_in_place
-from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
-from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
-from shardir.backends.cpu.kernels.gemm.packing import SEGMENT_ENTRY_BYTES
-from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
-from shardir.backends.cpu.kernels.gemm.tuning import (
-    MAX_BLOCK_LINES,
+from shardir.backends.cpu.kernels.conv.tuning import (
     MIN_OUTSIDE_FRACTION,
     PACKED_STEP_COLUMNS,
     PART_OVERHEAD_STEPS,
 )
+from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes
+from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct, ProductLoop
+from shardir.backends.cpu.kernels.gemm.packing import SEGMENT_ENTRY_BYTES
+from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
+from shardir.backends.cpu.kernels.gemm.tuning import MAX_BLOCK_LINES
 from shardir.backends.cpu.kernels.math.vector_arithmetic import any_of
 from shardir.ir.types import NumpyArray
 
