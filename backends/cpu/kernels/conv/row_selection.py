@@ -32,6 +32,8 @@ def steps_of_selected_rows(work: MatrixProduct, sizes: BlockSizes) -> int:
     """Return the K steps of a part whose rows are selected; 0 if all rows should be multiplied."""
     if (
         not (work.patches and work.patches.side == "lhs" and work.patches.starts)
+        # A sum of no steps has no parts, and the loops of a sum of one step may all be merged.
+        or not (work.inner and work.sizes[3])
         or work.packs_groups
         or work.arithmetic.has_tiles
         or work.sizes[1] > MAX_BLOCK_LINES

@@ -105,6 +105,24 @@ def test_other_convolutions_multiply_all_rows(given: dict[str, Any]) -> None:
     assert not selects_rows(operation(**given), machine)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "c64"])
+@pytest.mark.parametrize(
+    ("image", "filter", "given"),
+    [
+        ((1, 4, 8, 160), (2, 3, 160, 93), {"lhs_dilation": (1, 2), "rhs_dilation": (2, 2)}),
+        ((2, 5, 56, 2), (1, 1, 1, 4), {"groups": 2, "padding": ((2, 2), (3, 0))}),
+    ],
+)
+def test_sums_of_no_steps_or_of_one_step_have_no_parts(
+    image: tuple[int, ...], filter: tuple[int, ...], given: dict[str, Any], dtype: str
+) -> None:
+    """No element of the image, or one channel, belongs to a result between or around elements."""
+    op = operation(image, filter, dtype, **given)
+    rng = np.random.default_rng(0)
+    x, w = (random_elements(rng, value.type.shape, dtype) for value in op.operands)
+    check(op, x, w, np.empty(op.result.type.shape, x.dtype))
+
+
 def test_elements_around_an_image_are_not_read() -> None:
     """NaN surrounds the array in memory, so a read outside of the image would make a result NaN."""
     rng = np.random.default_rng(0)
