@@ -487,6 +487,25 @@ def test_long_filters_ignore_elements_outside_of_their_window(dtype: str) -> Non
     np.testing.assert_array_equal(np.isfinite(out[0, 0]), ~affected)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("dims", ["b01f,01io->b01f", "bf01,01io->bf01"])
+@pytest.mark.parametrize("features", [3, 40])
+def test_zeros_between_elements_of_an_image_are_not_multiplied(
+    features: int, dims: str, dtype: str
+) -> None:
+    """The middle of the filter is NaN: results at other positions than those of elements are
+    finite."""
+    x = np.ones((1, 5, 5, 20) if dims.startswith("b01f") else (1, 20, 5, 5), NUMPY_DTYPES[dtype])
+    w = np.ones((3, 3, 20, features), x.dtype)
+    w[1, 1, 7] = np.nan
+    attrs = attributes(2, dims, padding=((1, 1), (1, 1)), lhs_dilation=(2, 2))
+    op = make_op(convolution, *(TensorType(a.shape, dtype) for a in (x, w)), **attrs)
+    (got,) = run_rule(RULES["convolution"], op, [x, w], LAYOUT_RULES["convolution"])
+    got = np.moveaxis(got, dims.partition("->")[2].index("f"), -1)
+    is_element = np.logical_and.outer(*(np.arange(9) % 2 == 0 for _ in "01"))
+    np.testing.assert_array_equal(np.isnan(got[0]), np.repeat(is_element[..., None], features, 2))
+
+
 def test_two_output_features_per_group_are_lanes() -> None:
     """Both output features read the same image element."""
     right = (3, 3, 1, 80)
