@@ -31,7 +31,7 @@ from shardir.ir.types import NumpyArray
 def steps_of_selected_rows(work: MatrixProduct, sizes: BlockSizes) -> int:
     """Return the K steps of a part whose rows are selected; 0 if all rows should be multiplied."""
     if (
-        not (work.patches and work.patches.side == "lhs" and work.patches.starts)
+        not (work.patches and work.patches.side == "lhs")
         # A sum of no steps has no parts, and the loops of a sum of one step may all be merged.
         or not (work.inner and work.sizes[3])
         or work.packs_groups

@@ -18,6 +18,7 @@ from tests.backends.cpu.machine_descriptions import SAPPHIRE_RAPIDS, ZEN_5
 from tests.backends.cpu.phase_runner import lower_and_run, make_op, selected_kernel_names
 
 NHWC, NCHW = "b01f,01io->b01f", "bf01,oi01->bf01"
+NHWC_FILTER_GRADIENT = "f01b,i01o->01bf"
 PAD_BY_ONE = ((1, 1), (1, 1))
 
 
@@ -93,13 +94,20 @@ def test_copies_of_images_in_nchw_layout_select_rows(dims: str) -> None:
         {"padding": ((0, 0), (0, 0))},
         {"image": (50, 7, 7, 128)},
         {"image": (2, 7, 7, 1031), "filter": (3, 3, 1031, 40)},
-        {"dtype": "bf16", "machine": SAPPHIRE_RAPIDS},
+        {"image": (2, 7, 7, 256), "filter": (3, 3, 256, 96), "dtype": "bf16",
+         "machine": SAPPHIRE_RAPIDS},
+        {"image": (2, 128, 7, 7), "filter": (5, 128, 3, 3), "dtype": "c64", "dims": NCHW},
+        {"image": (700, 3, 3, 16), "filter": (700, 5, 5, 40), "dtype": "bf16",
+         "dims": NHWC_FILTER_GRADIENT, "padding": ((2, 2), (2, 2))},
+        {"image": (2, 4, 30, 16), "filter": (2, 6, 200, 40), "dtype": "f32",
+         "dims": NHWC_FILTER_GRADIENT, "padding": ((2, 2), (86, 86))},
         {"image": (2, 7, 7, 128), "filter": (2, 2, 128, 96), "dtype": "f16"},
     ],
-)
+)  # fmt: skip
 def test_other_convolutions_multiply_all_rows(given: dict[str, Any]) -> None:
     """Few elements are outside, parts are short or of different lengths, rows are many, tiles are
-    those of AMX, or sums of one part are stored as f16."""
+    those of AMX, patches are the right operand, packing makes pairs, parts run along positions, or
+    sums of one part are stored as f16."""
     given = {"image": (2, 7, 7, 128), "filter": (3, 3, 128, 96), **given}
     machine = given.pop("machine", ZEN_5)
     assert not selects_rows(operation(**given), machine)
