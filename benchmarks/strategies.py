@@ -38,12 +38,12 @@ from shardir.backends.cpu.kernels.conv import (
     nchw_layout,
     padded_nhwc,
     patch_inner_product,
+    row_selection,
 )
 from shardir.backends.cpu.kernels.gemm import (
     grouped_steps,
     operand_copies,
     product_dispatch,
-    row_selection,
     skinny_dispatch,
 )
 from shardir.backends.cpu.threads.workers import workers
