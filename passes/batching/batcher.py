@@ -14,6 +14,16 @@ from shardir.ir.operation import missing_rule_hint
 from shardir.ir.sharding import Axes, Axis
 from shardir.op_rules.batching import BatchedOp, batch_elementwise, broadcast_over_batch
 from shardir.ops.random.random_bits import is_draw_from_rbg
+from shardir.passes.batching.branch_masks import (
+    BranchMask,
+    mask_derivative,
+    mask_operands,
+    mask_unbatched_operands,
+)
+
+MASKED_INSIDE = ("case", "checkpoint", "scan", "while")
+"""Operations in whose blocks the mask of a branch applies: their handlers pass it on,
+except that of a checkpoint with its own `batching`."""
 
 Handler = Callable[["Batcher", Op], Sequence[Value]]
 """Batches an operation with blocks, one along the vectorized axis, or a draw of random bits from
@@ -30,7 +40,9 @@ class Batcher:
     by which collectives refer to the batch dimension.
 
     Batchers of nested blocks share both maps; each value has one definition, so entries cannot
-    conflict.
+    conflict. `constants` are the values of the program that depend on no parameter. `mask` states
+    which elements take the branch that is batched, if elements take different ones; see
+    `branch_masks`.
     """
 
     def __init__(
@@ -42,6 +54,8 @@ class Batcher:
         new: dict[Value, Value] | None = None,
         heirs: dict[Value, Value] | None = None,
         front: BatchAxes | None = None,
+        constants: set[Value] | None = None,
+        mask: BranchMask | None = None,
     ) -> None:
         self.b = b
         self.size = size
@@ -50,19 +64,31 @@ class Batcher:
         self.batch_axes = front
         self.replacement: dict[Value, Value] = {} if new is None else new
         self.original: dict[Value, Value] = {} if heirs is None else heirs
+        self.constants: set[Value] = set() if constants is None else constants
+        self.mask = mask
 
-    def inner(self, pieces: int = 1) -> "Batcher":
+    def inner(self, pieces: int = 1, *, has_mask: bool = False) -> "Batcher":
         """Return the batcher of a nested block; `pieces` is the number of shards of the batch
-        inside of it."""
-        size = self.size // pieces
+        inside of it, and `has_mask` states whether the mask applies there."""
+        return self._derive(self.b.inner(), self.size // pieces, self.mask if has_mask else None)
+
+    def masked(self, mask: Value) -> "Batcher":
+        """Return the batcher of a branch that only the elements of `mask` take."""
+        if self.mask is not None:
+            mask = self.b.and_(self.mask.lanes, mask)
+        return self._derive(self.b, self.size, BranchMask(self.b, mask))
+
+    def _derive(self, b: Builder, size: int, mask: BranchMask | None) -> "Batcher":
         return type(self)(
-            self.b.inner(),
+            b,
             size,
             self.handlers,
             self.axis,
             self.replacement,
             self.original,
             self.batch_axes,
+            self.constants,
+            mask,
         )
 
     def param(self, old: Value, batched: bool) -> Value:
@@ -88,7 +114,12 @@ class Batcher:
     def get_batched(self, value: Value) -> Value:
         """Return the replacement of a value, broadcast along the batch dimension if necessary."""
         result = self.get(value)
-        return result if self.is_batched(value) else broadcast_over_batch(self.b, result, self.size)
+        if self.is_batched(value):
+            return result
+        result = broadcast_over_batch(self.b, result, self.size)
+        if self.mask is None or value in self.constants:
+            return result
+        return mask_derivative(self.b, self.mask.lanes, result)
 
     def run(self, ops: Sequence[Op]) -> None:
         """Append the replacements of `ops`."""
@@ -96,7 +127,9 @@ class Batcher:
         for op in ops:
             self.b.loc, self.b.why = op.loc, op.why
             if any(self.is_batched(value) for value in op.uses()) or self.is_along(op):
-                for old, new in zip(op.results, self._through(op), strict=True):
+                mask = self.mask
+                results = self._through(op) if mask is None else self._through_masked(op, mask)
+                for old, new in zip(op.results, results, strict=True):
                     self.bind(new, old)
             else:
                 self._copy(op)
@@ -115,6 +148,19 @@ class Batcher:
         result = rule(self.b, many, *map(self.get, op.operands), **op.rule_arguments)
         return as_values(result)
 
+    def _through_masked(self, op: Op, mask: BranchMask) -> Sequence[Value]:
+        """Return the results of an operation of a branch that the elements of `mask` take."""
+        if op.name in MASKED_INSIDE and not op.attrs.get("batching"):
+            return self._through(op)
+        uses = {value: self.get(value) for value in op.uses()}
+        masked = mask_operands(self.b, mask, op, uses, self.constants)
+        self.replacement.update(masked.new)
+        results = self._through(op)
+        self.replacement.update(uses)
+        if not masked.has_masked_result or results[0].type.rank == op.results[0].type.rank:
+            return results
+        return [mask_derivative(self.b, mask.lanes, result) for result in results]
+
     def is_along(self, op: Op) -> bool:
         """Return whether an operation, or a nested one, is along the vectorized axis."""
         if self.axis is None:
@@ -124,7 +170,16 @@ class Batcher:
         return any(self.is_along(inner) for block in op.blocks for inner in block.ops)
 
     def _copy(self, op: Op) -> None:
-        new_op = copy_op(op, self.replacement, self.b.names)
+        if self.constants.issuperset(op.uses()):
+            self.constants.update(op.results)
+        if self.mask is None:
+            new_op = copy_op(op, self.replacement, self.b.names)
+        else:
+            uses = {value: self.get(value) for value in op.uses()}
+            masked = mask_unbatched_operands(self.b, self.mask, op, uses, self.constants)
+            self.replacement.update(masked)
+            new_op = copy_op(op, self.replacement, self.b.names)
+            self.replacement.update(uses)
         self.b.append(new_op)
         for old in _definitions(op):
             self.original[self.replacement[old]] = old

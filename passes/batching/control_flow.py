@@ -3,10 +3,13 @@
 The body of a loop is processed repeatedly until the set of batched carried values is a fixed point.
 A scan remains a scan. A `while` with a batched condition runs as long as the condition holds for
 any element, and finished elements keep their values; the conditions are carried along. A case with
-a batched index becomes all its branches and a selection between their results.
+a batched index becomes all its branches and a selection between their results; `branch_masks` keeps
+derivatives of a branch out of the elements that take another one.
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from itertools import zip_longest
 
 from shardir.ir.builder import as_values
 from shardir.ir.module import Block, Op, Value
@@ -14,6 +17,7 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.batching import broadcast_batch_scalars
 from shardir.ops.control_flow.control_flow import case, scan, while_
 from shardir.passes.batching.batcher import Batcher, Handler
+from shardir.passes.batching.branch_masks import mask_derivative
 
 
 def _swap_leading_dims(outer: Batcher, x: Value, why: str) -> Value:
@@ -30,7 +34,7 @@ def _batch_scan(outer: Batcher, op: Op) -> Sequence[Value]:
     carried = [outer.is_batched(value) for value in op.operands[:n]]
     sliced = [outer.is_batched(value) for value in op.operands[n:]]
     while True:
-        inner = outer.inner()
+        inner = outer.inner(has_mask=True)
         flags = zip(body.params, (*carried, *sliced), strict=True)
         params = [inner.param(value, flag) for value, flag in flags]
         inner.run(body.ops)
@@ -73,7 +77,7 @@ def _batch_while(outer: Batcher, op: Op) -> Sequence[Value]:
     condition, body = op.blocks
     carried = [outer.is_batched(value) for value in op.operands]
     while True:
-        test, step = outer.inner(), outer.inner()
+        test, step = outer.inner(has_mask=True), outer.inner(has_mask=True)
         tested = _make_params(test, condition, carried)
         test.run(condition.ops)
         stepped = _make_params(step, body, carried)
@@ -109,14 +113,14 @@ def _masked_while(
     condition, body = op.blocks
     flags = TensorType((outer.size,), "bool")
 
-    test = outer.inner()
+    test = outer.inner(has_mask=True)
     going = test.b.param(flags, f"{condition.returns[0].name}.per_batch")
     rest = [test.b.param(value.type, value.name) for value in inits]
     test.b.why = "as long as any goes on"
     any_going = test.b.any(going, dims=(0,))
     tested = test.b.block([going, *rest], [any_going])
 
-    step = outer.inner()
+    step = outer.inner(has_mask=True)
     going = step.b.param(flags, f"{condition.returns[0].name}.per_batch")
     params = _make_params(step, body, carried)
     step.run(body.ops)
@@ -149,7 +153,7 @@ def _batch_case(outer: Batcher, op: Op) -> Sequence[Value]:
         return _select_branches(outer, op)
     inners = []
     for branch in op.blocks:
-        inner = outer.inner()
+        inner = outer.inner(has_mask=True)
         inner.run(branch.ops)
         inners.append((inner, branch))
     flags = [
@@ -165,12 +169,10 @@ def _batch_case(outer: Batcher, op: Op) -> Sequence[Value]:
 def _select_branches(outer: Batcher, op: Op) -> Sequence[Value]:
     """Compute all branches and select the result of each element."""
     b, index = outer.b, outer.get(op.operands[0])
-    offered = []
-    for branch in op.blocks:
-        outer.run(branch.ops)
-        offered.append([outer.get_batched(value) for value in branch.returns])
     b.why = "each has its own branch"
     picks = [b.eq(index, b.full(n, index.type)) for n in range(len(op.blocks) - 1)]
+    masks = [*picks, b.not_(reduce(b.or_, picks))] if picks else []
+    offered = [_batch_branch(outer, branch, mask) for branch, mask in zip_longest(op.blocks, masks)]
     results = []
     for column in zip(*offered, strict=True):
         chosen = column[-1]
@@ -179,6 +181,26 @@ def _select_branches(outer: Batcher, op: Op) -> Sequence[Value]:
         results.append(chosen)
     b.why = op.why
     return results
+
+
+def _batch_branch(outer: Batcher, branch: Block, mask: Value | None) -> list[Value]:
+    """Return the results of a branch for all elements; the derivatives of the values that it
+    captures are zero for elements outside of `mask`."""
+    if mask is None:
+        outer.run(branch.ops)
+        return [outer.get_batched(value) for value in branch.returns]
+    b, why = outer.b, outer.b.why
+    b.why = "no derivative for those with another branch"
+    inner = outer.masked(mask)
+    captures = [value for value in branch.captures() if outer.is_batched(value)]
+    old = [outer.get(value) for value in captures]
+    for value, x in zip(captures, old, strict=True):
+        outer.replacement[value] = mask_derivative(b, mask, x)
+    inner.run(branch.ops)
+    returns = [inner.get_batched(value) for value in branch.returns]
+    outer.replacement.update(zip(captures, old, strict=True))
+    b.why = why
+    return returns
 
 
 HANDLERS: dict[str, Handler] = {"while": _batch_while, "scan": _batch_scan, "case": _batch_case}

@@ -29,7 +29,7 @@ def _batch_checkpoint(outer: Batcher, op: Op) -> Sequence[Value]:
     if own is not None:
         block = own([outer.is_batched(x) for x in op.operands], outer.size)
         return inline(outer.b, block, [*map(outer.get, op.operands)])
-    inner = outer.inner()
+    inner = outer.inner(has_mask=True)
     params = [
         inner.param(param, outer.is_batched(x))
         for param, x in zip(body.params, op.operands, strict=True)

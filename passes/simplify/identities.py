@@ -154,7 +154,11 @@ def _constant_select(op: Op, facts: ValueFacts) -> Value | None:
     chosen = facts.splat(predicate)
     if x is y or chosen is True:
         return x
-    return y if chosen is False else None
+    if chosen is False:
+        return y
+    # Batching masks derivatives so; see `passes/batching/branch_masks.py`.
+    stopped = facts.maker(y, ops.stop_gradient)
+    return x if stopped is not None and stopped.operands[0] is x else None
 
 
 @simplification_rule("neg", "not", "conj", "reverse")
