@@ -157,7 +157,7 @@ class Batcher:
         self.replacement.update(masked.new)
         results = self._through(op)
         self.replacement.update(uses)
-        if not masked.has_masked_result or results[0].type.rank == op.results[0].type.rank:
+        if not masked.has_masked_result:
             return results
         return [mask_derivative(self.b, mask.lanes, result) for result in results]
 

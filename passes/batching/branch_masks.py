@@ -12,6 +12,9 @@ where it would reach values that the elements share with other branches:
 - An unbatched value from which an operation computes another unbatched one has no derivative there
   if no element takes the branch.
 
+A branch with a collective has no masks: its results also depend on the values of elements, or of
+devices, that take another branch.
+
 `simplify` replaces the selections by `x`.
 """
 
@@ -44,13 +47,21 @@ def _broadcast_mask(b: Builder, mask: Value, x: Value) -> Value:
     return result
 
 
+def communicates(op: Op) -> bool:
+    """Return whether an operation, or a nested one, uses values of other devices or of other
+    elements of a batch."""
+    if op.spec.spmd and op.operands:
+        return True
+    return any(communicates(inner) for block in op.blocks for inner in block.ops)
+
+
 @final
 class BranchMask:
     """States which batch elements take a branch: `lanes` has one element for each.
 
     `any_lane`, whether any element does, masks unbatched values. If devices have different elements
-    they communicate for it, so it is computed only if it is used. The builder `b` has the operation
-    that computes `lanes`.
+    they communicate for it, so it is computed only if it is used. `b` is the
+    builder of `lanes`; blocks that are built meanwhile may use its values.
     """
 
     def __init__(self, b: Builder, lanes: Value) -> None:
@@ -61,12 +72,9 @@ class BranchMask:
     @property
     def any_lane(self) -> Value:
         if self._any_lane is None:
-            b = self._b.inner()
-            b.why = "whether any has this branch"
-            self._any_lane = b.any_(self.lanes, dims=(0,))
-            ops = self._b.ops
-            after = 1 + next(i for i, op in enumerate(ops) if self.lanes in op.results)
-            ops[after:after] = b.ops
+            why, self._b.why = self._b.why, "whether any has this branch"
+            self._any_lane = self._b.any_(self.lanes, dims=(0,))
+            self._b.why = why
         return self._any_lane
 
 

@@ -17,7 +17,7 @@ from shardir.ir.types import TensorType
 from shardir.op_rules.batching import broadcast_batch_scalars
 from shardir.ops.control_flow.control_flow import case, scan, while_
 from shardir.passes.batching.batcher import Batcher, Handler
-from shardir.passes.batching.branch_masks import mask_derivative
+from shardir.passes.batching.branch_masks import communicates, mask_derivative
 
 
 def _swap_leading_dims(outer: Batcher, x: Value, why: str) -> Value:
@@ -171,7 +171,8 @@ def _select_branches(outer: Batcher, op: Op) -> Sequence[Value]:
     b, index = outer.b, outer.get(op.operands[0])
     b.why = "each has its own branch"
     picks = [b.eq(index, b.full(n, index.type)) for n in range(len(op.blocks) - 1)]
-    masks = [*picks, b.not_(reduce(b.or_, picks))] if picks else []
+    has_masks = picks and not communicates(op)
+    masks = [*picks, b.not_(reduce(b.or_, picks))] if has_masks else []
     offered = [_batch_branch(outer, branch, mask) for branch, mask in zip_longest(op.blocks, masks)]
     results = []
     for column in zip(*offered, strict=True):

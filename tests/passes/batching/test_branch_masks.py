@@ -14,6 +14,7 @@ import pytest
 import shardir as sd
 import shardir.numpy as snp
 from shardir import lax
+from shardir.ir.module import Op
 from shardir.passes.pipeline import Pipeline
 
 jax = pytest.importorskip("jax")
@@ -29,6 +30,7 @@ class Ours:
 
     np, lax = snp, lax
     grad, vmap, jvp, vjp, linearize = sd.grad, sd.vmap, sd.jvp, sd.vjp, sd.linearize
+    custom_vmap = sd.custom_batching.custom_vmap
     hessian, checkpoint, custom_vjp, jit = sd.hessian, sd.checkpoint, sd.custom_vjp, sd.jit
 
 
@@ -37,6 +39,7 @@ class Theirs:
 
     np, lax = jax.numpy, jax.lax
     grad, vmap, jvp, vjp, linearize = jax.grad, jax.vmap, jax.jvp, jax.vjp, jax.linearize
+    custom_vmap = jax.custom_batching.custom_vmap
     hessian, checkpoint, custom_vjp, jit = jax.hessian, jax.checkpoint, jax.custom_vjp, jax.jit
 
 
@@ -257,15 +260,77 @@ def test_random_nests(seed: int) -> None:
     agree(program, 2e-4)
 
 
+def simplified(f: Function, *args: Any) -> list[Op]:
+    """Return the operations of the vectorized function, whose last argument is unbatched."""
+    many = sd.vmap(f, in_axes=(*[0] * (len(args) - 1), None))
+    module = sd.jit(many).lower(*args).module
+    return list(Pipeline.parse("inline,cse,simplify,cse,dce")(module).main.body.walk())
+
+
 def test_masks_are_simplified() -> None:
-    """Without a derivative, the masks cost nothing but a selection before a product."""
+    """Without a derivative, the masks cost nothing."""
 
     def f(i: Any, x: Any, w: Any) -> Any:
-        return lax.cond(i == 0, lambda: snp.sqrt(w[0]) / x, lambda: x * 2)
+        first = lambda: snp.concatenate([snp.sqrt(w[0]) / x, w[1]])  # noqa: E731
+        return lax.cond(i == 0, first, lambda: snp.concatenate([x * 2, w[2]]))
 
-    many = sd.vmap(f, in_axes=(0, 0, None))
-    module = sd.jit(many).lower(np.arange(4), X, W).module
-    names = [op.name for op in Pipeline.parse("cse,simplify,dce")(module).main.body.walk()]
+    names = [op.name for op in simplified(f, np.arange(4), X, W)]
     assert names.count("select") == 1
     assert "stop_gradient" not in names
     assert "any" not in names
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, sd.checkpoint], ids=["plain", "checkpoint"])
+def test_products_do_not_copy_unbatched_operands(wrap: Callable[[Function], Function]) -> None:
+    """They select their batched operand, besides the selection of the results."""
+
+    def f(i: Any, x: Any, w: Any) -> Any:
+        return lax.cond(i == 0, lambda: wrap(lambda y: y @ w)(x), lambda: x * 2)
+
+    ops = simplified(f, np.arange(4), X, W)
+    (dot,) = [op for op in ops if op.name == "dot"]
+    assert [value.type.shape for value in dot.operands] == [(4, 3), (3, 3)]
+    assert [op.name for op in ops].count("select") == 2
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_sums_over_the_batch_inside_of_branches(is_nested: bool) -> None:
+    """They depend on the values of elements that take another branch."""
+
+    def f(x: Any, w: Any) -> Any:
+        first = lambda: lax.psum(w[0] * x, "batch") / x  # noqa: E731
+        return lax.cond(x[0] > 1.5, first, lambda: x * 2)
+
+    inner = sd.vmap(f, in_axes=(0, None)) if is_nested else f
+    rows = sd.vmap(inner, in_axes=(0, None), axis_name="batch")
+    x, w = np.array([[1, 2, 1], [2, 4, 1], [1, 1, 3]], np.float32), W
+    shape = (3, 1, 3) if is_nested else (3, 3)
+    made = sd.jit(sd.grad(lambda x, w: rows(x, w).sum(), (0, 1)))(x.reshape(shape), w)
+    others = w[0] / x[1]
+    sums = x.sum(0)
+    along_x = np.stack([2 + others, others - w[0] * sums / x[1] ** 2, 2 + others])
+    np.testing.assert_allclose(np.reshape(made[0], (3, 3)), along_x, rtol=1e-5)
+    along_w = np.stack([sums / x[1], x[1] * 0, x[1] * 0])
+    np.testing.assert_allclose(made[1], along_w, rtol=1e-5)
+
+
+def test_custom_vmap_inside_of_branches() -> None:
+    """Its rule has no masks, so it receives a copy of the unbatched value for each element."""
+    seen: dict[Any, list[Any]] = {}
+
+    def program(lib: Any) -> Any:
+        divide = lib.custom_vmap(lambda x, w: w / x)
+
+        @divide.def_vmap  # type: ignore[untyped-decorator]
+        def rule(size: int, batched: Any, x: Any, w: Any) -> Any:
+            seen.setdefault(lib, []).append(batched)
+            return w / x, True
+
+        def f(x: Any, w: Any) -> Any:
+            return lib.lax.cond(x[0] > 0, lambda: divide(x, w[0]), lambda: x * 2)
+
+        rows = lib.vmap(f, in_axes=(0, None))
+        return lib.grad(lambda x, w: rows(x, w).sum(), (0, 1))(X[1:], W)
+
+    agree(program)
+    assert [tuple(flags) for flags in seen[Ours]] == [(True, True)]
