@@ -13,6 +13,8 @@ from shardir.ir.module import Op, Value
 from shardir.ir.operation import missing_rule_hint
 from shardir.ir.sharding import Axes, Axis
 from shardir.op_rules.batching import BatchedOp, batch_elementwise, broadcast_over_batch
+from shardir.ops.control_flow.control_flow import case, scan, while_
+from shardir.ops.control_flow.derivative_regions import checkpoint
 from shardir.ops.random.random_bits import is_draw_from_rbg
 from shardir.passes.batching.branch_masks import (
     BranchMask,
@@ -21,7 +23,7 @@ from shardir.passes.batching.branch_masks import (
     mask_unbatched_operands,
 )
 
-MASKED_INSIDE = ("case", "checkpoint", "scan", "while")
+MASKED_INSIDE = (case, checkpoint, scan, while_)
 """Operations in whose blocks the mask of a branch applies: their handlers pass it on,
 except that of a checkpoint with its own `batching`."""
 
@@ -150,7 +152,7 @@ class Batcher:
 
     def _through_masked(self, op: Op, mask: BranchMask) -> Sequence[Value]:
         """Return the results of an operation of a branch that the elements of `mask` take."""
-        if op.name in MASKED_INSIDE and not op.attrs.get("batching"):
+        if op.spec in MASKED_INSIDE and not op.attrs.get("batching"):
             return self._through(op)
         uses = {value: self.get(value) for value in op.uses()}
         masked = mask_operands(self.b, mask, op, uses, self.constants)

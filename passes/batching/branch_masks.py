@@ -60,8 +60,8 @@ class BranchMask:
     """States which batch elements take a branch: `lanes` has one element for each.
 
     `any_lane`, whether any element does, masks unbatched values. If devices have different elements
-    they communicate for it, so it is computed only if it is used. `b` is the
-    builder of `lanes`; blocks that are built meanwhile may use its values.
+    they communicate for it, so it is computed only if it is used. `b` is the builder of `lanes`;
+    blocks that are built meanwhile may use its values.
     """
 
     def __init__(self, b: Builder, lanes: Value) -> None:
