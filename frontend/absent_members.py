@@ -126,7 +126,7 @@ ABSENT_MEMBERS: Mapping[str, Mapping[str, str]] = {
         "trace the function with shardir.make_ir": "fun in_tree out_tree",
     },
 }
-"""What errors state about the members of each class."""
+"""The reasons that errors state, each with the members of a class that it explains."""
 
 
 def absence_of_member(kind: type, name: str) -> str | None:

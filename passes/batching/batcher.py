@@ -74,7 +74,7 @@ class Batcher:
         inside of it, and `has_mask` states whether the mask applies there."""
         return self._derive(self.b.inner(), self.size // pieces, self.mask if has_mask else None)
 
-    def masked(self, mask: Value) -> "Batcher":
+    def with_mask(self, mask: Value) -> "Batcher":
         """Return the batcher of a branch that only the elements of `mask` take."""
         if self.mask is not None:
             mask = self.b.and_(self.mask.lanes, mask)

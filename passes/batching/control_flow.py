@@ -192,7 +192,7 @@ def _batch_branch(outer: Batcher, branch: Block, mask: Value | None) -> list[Val
         return [outer.get_batched(value) for value in branch.returns]
     b, why = outer.b, outer.b.why
     b.why = "no derivative for those with another branch"
-    inner = outer.masked(mask)
+    inner = outer.with_mask(mask)
     captures = [value for value in branch.captures() if outer.is_batched(value)]
     old = [outer.get(value) for value in captures]
     for value, x in zip(captures, old, strict=True):

@@ -167,7 +167,7 @@ def test_the_shardings_of_an_exported_program() -> None:
             "the axes of Mesh('x': 8, axis_types=(Auto,)) cannot state a sharding of the program; "
             "pass a mesh with the axes x=4, y=2",
         ),
-        (raw(3), "the shardings are for a Mesh, got 3"),
+        (raw(3), "the shardings are stated on a Mesh, got 3; make one with make_mesh"),
     ],
 )
 def test_a_mesh_that_cannot_state_the_shardings_is_an_error(mesh: Any, text: str) -> None:

@@ -32,7 +32,11 @@ def _place(module: Module, shardings: Iterable[Sharding | None], mesh: Mesh) -> 
     along a part of an axis of the mesh.
     """
     if not isinstance(mesh, Mesh):
-        raise ShardingError(with_location(f"the shardings are for a Mesh, got {brief(mesh)}"))
+        raise ShardingError(
+            with_location(
+                f"the shardings are stated on a Mesh, got {brief(mesh)}; make one with make_mesh"
+            )
+        )
     axes = module.meshes[0].axes if module.meshes else ()
     if module.meshes and mesh.size != module.meshes[0].size:
         raise ShardingError(

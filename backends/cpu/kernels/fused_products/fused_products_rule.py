@@ -237,12 +237,12 @@ class _ProductsLowering:
         view, dims = self.view(value), self.dims_of(value)
         tiles = BLOCK_EXTENT, BLOCK_EXTENT
         if not nest.is_column_sum(op):
-            return copies.grouped(view, dims, 2, tiles) if is_paired else view
+            return copies.in_groups(view, dims, 2, tiles) if is_paired else view
         if not is_paired:
             return copies.dense(view, dims, nest.computed_dtype)
         if self.paired_products.has_tiles:
-            return copies.grouped(view, dims, BLOCK_EXTENT, tiles)
-        return copies.grouped(view, dims, 2, (2, 1))
+            return copies.in_groups(view, dims, BLOCK_EXTENT, tiles)
+        return copies.in_groups(view, dims, 2, (2, 1))
 
     def dims_of(self, value: Value) -> tuple[int, int]:
         """Return the dimensions of the rows or columns, and of the features of a matrix."""

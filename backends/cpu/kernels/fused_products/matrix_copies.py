@@ -63,7 +63,7 @@ class MatrixCopies:
             return view
         return self.dense(view, dims, view.dtype, (1, multiple))
 
-    def grouped(
+    def in_groups(
         self, view: BufferView, dims: tuple[int, int], group: int, multiples: tuple[int, int]
     ) -> BufferView:
         """Return a copy of a matrix with groups of `group` elements along the dimension `dims[0]`
