@@ -2,12 +2,17 @@
 
 At a tap of a window, some output positions read an element outside of the image, which is zero. If
 each part of the K steps belongs to one tap, only the rows that are inside are packed and multiplied
-with the columns of the part, and added to sums that begin as zero. One row outside is multiplied,
-too: its sums are those of all rows outside, and are added to them if they are not zero. Products of
-zero with infinite elements and NaN of the right operand are NaN.
+with the columns of the part, and added to sums that begin as zero.
+
+The product of zero and an infinite element or NaN of the right operand is NaN, which belongs to the
+sums of the rows outside. Such an element makes a sum of each row inside infinite or NaN. If all
+sums of the first row inside are finite, the products of the rows outside are zero. Otherwise, or if
+no row is inside, a second pass multiplies one row outside, and its sums are added to those of all
+rows outside.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +31,9 @@ from shardir.backends.cpu.kernels.gemm.product_task import ProductTask
 from shardir.backends.cpu.kernels.gemm.tuning import MAX_BLOCK_LINES
 from shardir.backends.cpu.kernels.math.vector_arithmetic import any_of
 from shardir.ir.types import NumpyArray
+
+EXPONENT_BITS = {"float": 0x7F80_0000, "double": 0x7FF0_0000_0000_0000}
+"""The bits of the exponent of each type; all are set if a number is infinite or NaN."""
 
 
 def steps_of_selected_rows(work: MatrixProduct, sizes: BlockSizes) -> int:
@@ -78,46 +86,88 @@ def _positions(loops: Sequence[ProductLoop], d: int) -> NumpyArray:
 
 
 class SelectedRows(NamedTuple):
-    """The rows of a block that a part of the K steps multiplies: those inside of the image, then
-    one outside, if there is any."""
+    """The rows of a block that a part of the K steps multiplies: those inside of the image."""
 
     task: ProductTask
-    rows: LLVMValue
+    place: LLVMValue
+    """The address of the sums of the block."""
+    count: LLVMValue
+    outside: LLVMValue
+    """A row outside of the image, if fewer rows than those of the block are inside."""
     bounds: list[tuple[LLVMValue, LLVMValue]]
     """The position that the first K step adds, and the size of the image, in each dimension."""
 
-    def add_outside_sums(self, place: LLVMValue) -> None:
-        """Add the sums of the row outside to those of all rows outside, if they are not zero; the
-        sums of the block begin at `place`."""
+    @contextmanager
+    def passes(self) -> Iterator[LLVMValue]:
+        """Emit the body, which multiplies the selected rows, in a loop; yield their number.
+
+        The second pass, of one row outside, is necessary only if its sums may not be zero.
+        """
+        f, count = self.task.f, self.count
+        if self.task.arith.type not in EXPONENT_BITS:  # All products of zero are zero.
+            yield count
+            return
+        has_outside = count.is_("ult", self.task.block.rows)
+        has_none = has_outside & count.is_("eq", 0)
+        rows, goes_on = f.variable("i64", count), f.variable("i1", 1)
+        is_outside = f.variable("i1", has_none)
+        with f.when(has_none):
+            rows.set(self._select_outside())
+        with f.while_(goes_on.get):
+            yield rows.get()
+            goes_on.set(0)
+            with f.when(has_outside & ~is_outside.get()):
+                goes_on.set(self._has_nonfinite_sums())
+            with f.when(goes_on.get(), seldom=True):
+                rows.set(self._select_outside())
+                is_outside.set(1)
+        with f.when(is_outside.get(), seldom=True):
+            self._add_outside_sums()
+
+    def _select_outside(self) -> LLVMValue:
+        """Select a row outside instead, and set its sums to zero; return the number of rows."""
+        task, f = self.task, self.task.f
+        _copy_line(task, self.outside, f.value(0, "i64"))
+        target = task.places["outside_sums"]
+        distance = target.to("i64", "ptrtoint") - self.place.to("i64", "ptrtoint")
+        f.store(distance, _table(task, "rows_staged", "selected_"))
+        _clear_row(task, target)
+        return f.value(1, "i64")
+
+    def _has_nonfinite_sums(self) -> LLVMValue:
+        """Return whether a sum of the first selected row is infinite or NaN."""
+        task, f, found = self.task, self.task.f, self.task.f.variable("i1", 0)
+        row = f.offset(self.place, f.load(_table(task, "rows_staged", "selected_"), "i64"))
+        for first, end, many in _runs_of_columns(task):
+            type = vector_type(f"i{8 * task.arith.plane_bytes}", many * task.arith.planes)
+            exponent = f.value(EXPONENT_BITS[task.arith.type], type)
+            with f.loop(first, end, many) as column:
+                at = f.offset(row, column * task.arith.size)
+                bits = f.load(at, type, task.arith.plane_bytes)
+                found.set(found.get() | any_of(f, (bits & exponent).is_("eq", exponent)))
+        return found.get()
+
+    def _add_outside_sums(self) -> None:
+        """Add the sums of the row outside to those of all rows outside."""
         task, f = self.task, self.task.f
         with (
-            f.when(_has_nonzero_sums(task), seldom=True),
             f.loop(0, task.block.rows) as i,
             f.when(_is_inside(task, i, self.bounds).is_("eq", 0)),
         ):
-            _add_row(task, _row_of_sums(task, place, i))
+            _add_row(task, _row_of_sums(task, self.place, i))
 
 
 def clear_sums(task: ProductTask, place: LLVMValue) -> None:
     """Set the sums of the block, which begin at `place`, to zero."""
-    f, size = task.f, task.arith.size
-    many = task.sizes.tile.lanes
-    vector, element = vector_type(f"i{8 * size}", many), f"i{8 * size}"
-    columns = task.block.columns
-    whole = columns - columns % many
-    with f.loop(0, task.block.rows) as i:
-        row = _row_of_sums(task, place, i)
-        with f.loop(0, whole, many) as column:
-            f.store(f.value(0, vector), f.offset(row, column * size), task.arith.plane_bytes)
-        with f.loop(whole, columns) as column:
-            f.store(f.value(0, element), f.offset(row, column * size), task.arith.plane_bytes)
+    with task.f.loop(0, task.block.rows) as i:
+        _clear_row(task, _row_of_sums(task, place, i))
 
 
 def select_rows(
     task: ProductTask, first: LLVMValue, steps: LLVMValue, place: LLVMValue
 ) -> SelectedRows:
     """Write the tables of the rows that the part of `steps` K steps from `first` multiplies. The
-    sums of the block begin at `place`; those of the row outside are set to zero."""
+    sums of the block begin at `place`."""
     f, dims, segment = task.f, task.checked.dims, task.places["lhs_segments"]
     header = task.record.list_header("inner_lhs")
     f.call(f"segments_{dims}", [task.words, header, segment, first, steps], "i64")
@@ -130,27 +180,22 @@ def select_rows(
         )
         for d in range(dims)
     ]
-    names = ["rows_lhs", "rows_staged", *(f"positions_{d}" for d in range(dims))]
-    tables = [(_table(task, name), _table(task, name, "selected_")) for name in names]
-
-    def copy(row: LLVMValue, number: LLVMValue) -> None:
-        for source, target in tables:
-            f.store(f.load(f.offset(source, row, "i64"), "i64"), f.offset(target, number, "i64"))
-
     count, outside = f.variable("i64", 0), f.variable("i64", 0)
     with f.loop(0, task.block.rows) as i:
         inside = _is_inside(task, i, bounds)
-        copy(i, count.get())
+        _copy_line(task, i, count.get())
         outside.set(f.select(inside, outside.get(), i))
         count.set(count.get() + inside.to("i64", "zext"))
-    number = count.get()
-    has_outside = number.is_("ult", task.block.rows)
-    with f.when(has_outside):
-        copy(outside.get(), number)
-        distance = task.places["outside_sums"].to("i64", "ptrtoint") - place.to("i64", "ptrtoint")
-        f.store(distance, f.offset(_table(task, "rows_staged", "selected_"), number, "i64"))
-    _clear_outside_sums(task)
-    return SelectedRows(task, number + has_outside.to("i64", "zext"), bounds)
+    return SelectedRows(task, place, count.get(), outside.get(), bounds)
+
+
+def _copy_line(task: ProductTask, row: LLVMValue, number: LLVMValue) -> None:
+    """Copy the entries of a row in all tables to those of the selected row `number`."""
+    f = task.f
+    names = ["rows_lhs", "rows_staged", *(f"positions_{d}" for d in range(task.checked.dims))]
+    for name in names:
+        source, target = _table(task, name), _table(task, name, "selected_")
+        f.store(f.load(f.offset(source, row, "i64"), "i64"), f.offset(target, number, "i64"))
 
 
 def _table(task: ProductTask, name: str, prefix: str = "") -> LLVMValue:
@@ -179,22 +224,23 @@ def _row_of_sums(task: ProductTask, place: LLVMValue, row: LLVMValue) -> LLVMVal
     return f.offset(place, f.load(f.offset(task.places["rows_staged"], row, "i64"), "i64"))
 
 
-def _clear_outside_sums(task: ProductTask) -> None:
-    """Set the sums of the row outside to zero, in whole vectors."""
-    f, vector = task.f, _bits_of_vector(task)
-    with f.loop(0, task.block.columns * task.arith.planes, task.sizes.tile.lanes) as at:
-        place = f.offset(task.places["outside_sums"], at * task.arith.plane_bytes)
-        f.store(f.value(0, vector), place, task.arith.plane_bytes)
+def _runs_of_columns(task: ProductTask) -> Iterator[tuple[LLVMValue | int, LLVMValue, int]]:
+    """Yield the first column and the end of two runs of columns of a block, and the columns of a
+    vector: whole vectors and the remaining columns."""
+    columns, many = task.block.columns, task.sizes.tile.lanes
+    whole = columns - columns % many
+    yield 0, whole, many
+    yield whole, columns, 1
 
 
-def _has_nonzero_sums(task: ProductTask) -> LLVMValue:
-    """Return whether a sum of the row outside is not +0."""
-    f, vector = task.f, _bits_of_vector(task)
-    seen = f.variable(vector, f.value(0, vector))
-    with f.loop(0, task.block.columns * task.arith.planes, task.sizes.tile.lanes) as at:
-        place = f.offset(task.places["outside_sums"], at * task.arith.plane_bytes)
-        seen.set(seen.get() | f.load(place, vector, task.arith.plane_bytes))
-    return any_of(f, seen.get().is_("ne", f.value(0, vector)))
+def _clear_row(task: ProductTask, row: LLVMValue) -> None:
+    """Set the sums at `row` to zero."""
+    f = task.f
+    for first, end, many in _runs_of_columns(task):
+        type = vector_type(f"i{8 * task.arith.size}", many)
+        with f.loop(first, end, many) as column:
+            f.store(f.value(0, type), f.offset(row, column * task.arith.size),
+                    task.arith.plane_bytes)  # fmt: skip
 
 
 def _add_row(task: ProductTask, row: LLVMValue) -> None:
@@ -204,8 +250,3 @@ def _add_row(task: ProductTask, row: LLVMValue) -> None:
         at = f.offset(row, i * arith.plane_bytes)
         more = f.load(f.offset(task.places["outside_sums"], i * arith.plane_bytes), arith.type)
         f.store(f.load(at, arith.type) + more, at)
-
-
-def _bits_of_vector(task: ProductTask) -> str:
-    """Return the type of the bits of a vector of sums."""
-    return vector_type(f"i{8 * task.arith.plane_bytes}", task.sizes.tile.lanes)

@@ -84,16 +84,19 @@ class _OutputBlockEmitter:
             at = (now * r["panel_columns"] + taken) * size
             right = f.select(self.here, task.places["rhs"], f.offset(self.packed, at))
             if task.checked.selects_rows:
-                selected = select_rows(task, now, steps, self.place)
-                self.rows = selected.rows
-            # A block without rows still packs its columns.
-            rows = f.select(self.rows.is_("eq", 0), 1, self.rows)
-            with f.loop(0, rows, self.held) as top:
-                self._rows(now, steps, right, top)
-            if task.checked.selects_rows:
-                selected.add_outside_sums(self.place)
+                with select_rows(task, now, steps, self.place).passes() as self.rows:
+                    self._all_rows(now, steps, right)
+            else:
+                self._all_rows(now, steps, right)
             after.set(1)
             first.set(now + r["steps"])
+
+    def _all_rows(self, now: LLVMValue, steps: LLVMValue, right: LLVMValue) -> None:
+        """Emit the products of all rows of a part of the K steps."""
+        # A block without rows still packs its columns.
+        rows = self.task.f.select(self.rows.is_("eq", 0), 1, self.rows)
+        with self.task.f.loop(0, rows, self.held) as top:
+            self._rows(now, steps, right, top)
 
     def _rows(self, now: LLVMValue, steps: LLVMValue, right: LLVMValue, top: LLVMValue) -> None:
         """Emit the products of some rows, starting at `top`, with each group of columns."""

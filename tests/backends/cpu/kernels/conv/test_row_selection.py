@@ -188,6 +188,39 @@ def test_infinite_and_nan_elements_of_a_filter_are_multiplied_by_zeros_outside(
         assert np.isfinite(np.delete(got, [5, 7], axis=-1)).all()
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "c64"])
+def test_infinite_elements_of_taps_that_are_all_outside_are_multiplied_by_zeros(dtype: str) -> None:
+    """No row is inside at such a tap."""
+    op = operation((4, 1, 1, 128), (3, 3, 128, 96), dtype)
+    assert selects_rows(op)
+    x, w = (np.ones(value.type.shape, value.type.numpy) for value in op.operands)
+    w[0, 0, 3, 5], w[2, 1, 127, 95] = np.inf, np.nan
+    out = np.empty(op.result.type.shape, x.dtype)
+    lower_and_run(RULES["convolution"], op, [x, w], [out])
+    got = out.astype(np.complex128)
+    assert np.isnan(got[..., [5, 95]]).all()
+    assert (np.delete(got, [5, 95], axis=-1) == 128).all()
+
+
+@pytest.mark.parametrize("columns", [96, 93])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e20])
+def test_sums_of_rows_inside_that_are_not_finite_leave_those_of_other_rows(
+    value: float, columns: int
+) -> None:
+    """An element of the image is not finite, or its products are not: (1e20)^2 of f32."""
+    op = operation((2, 7, 7, 128), (3, 3, 128, columns), "f32")
+    assert selects_rows(op)
+    x, w = (np.ones(value.type.shape, np.float32) for value in op.operands)
+    x[1, 0, 0, 9], w[..., columns - 1] = value, 1e20
+    out = np.empty(op.result.type.shape, np.float32)
+    lower_and_run(RULES["convolution"], op, [x, w], [out])
+    is_finite = np.isfinite(out[..., columns - 1])
+    assert not is_finite[1, :2, :2].any()
+    assert is_finite.sum() == 98 - 4
+    assert np.isfinite(np.delete(out, slice(0, 2), axis=2)).all()
+    assert np.isfinite(out[..., : columns - 1]).all() == (value == 1e20)
+
+
 @pytest.mark.parametrize(
     ("image", "filter", "given", "is_transformed"),
     [
