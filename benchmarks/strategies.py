@@ -137,6 +137,11 @@ def network_cases() -> Iterator[Case]:
     yield image("CIFAR 3 features NCHW", "bf01,oi01->bf01", (16, 3, 32, 32), (32, 3, 3, 3))
     yield image("CIFAR 3 features filter gradient", "f01b,i01o->01bf", (16, 32, 32, 3),
                 (16, 32, 32, 32))  # fmt: skip
+    for layout, dims, shape, filter_shape in (
+        ("NHWC", "b01f,01io->b01f", (8, 4, 4, 512), (3, 3, 512, 512)),
+        ("NCHW", "bf01,oi01->bf01", (8, 512, 4, 4), (512, 512, 3, 3)),
+    ):
+        yield image(f"CIFAR 4 rows {layout}", dims, shape, filter_shape)
     yield image("MNIST 5x5 NHWC", "b01f,01io->b01f", (16, 28, 28, 1), (5, 5, 1, 32),
                 padding=((2, 2), (2, 2)))  # fmt: skip
     yield image("U-Net to 3 features NHWC", "b01f,01io->b01f", (2, 64, 64, 64), (3, 3, 64, 3))

@@ -97,6 +97,6 @@ MAX_UNROLLED_VECTORS = 4
 MIN_OUTSIDE_FRACTION, PART_OVERHEAD_STEPS, PACKED_STEP_COLUMNS = 0.04, 4.0, 400.0
 """Minimum fraction of elements of patches outside of the image for which rows are selected; the K
 steps that take as long as adding the sums of a part to earlier ones; and the columns whose products
-with a step take as long as packing rows that are read in place otherwise. On a Zen 4, convolutions
-of ResNet-50 with 7 rows and their image gradients take 0.75 to 0.87 of the time of those of all
-rows, with 14 rows 0.91 to 0.95, and would take 0.97 to 1.02 with 28 rows."""
+with a step take as long as packing rows that are read in place otherwise. On a Zen 5, convolutions
+of ResNet-50 with 7 rows and their image gradients take 0.83 to 0.88 of the time of those of all
+rows, with 14 rows 0.96 to 0.98. On a Zen 4, those with 28 rows would take 0.97 to 1.02."""
