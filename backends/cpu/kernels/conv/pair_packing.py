@@ -5,6 +5,8 @@ and squares of lines and pairs are transposed. `im2col` packs elements one by on
 lines; its panels have the same order after their steps are interleaved.
 """
 
+from contextlib import nullcontext
+
 from shardir.backends.cpu.codegen.llvm_text import (
     LLVMModule,
     LLVMValue,
@@ -49,16 +51,14 @@ def emit_pack_pairs(module: LLVMModule, lines: int) -> None:
             inside = [f.offset(each, first, "i64") for each in (highs, lows)]
             masks.set(bits_below(inside[0], k) - bits_below(inside[1], k))
             loaded = []
-            for i in range(LINES):
-                if i >= exist:
-                    loaded.append(f.value(0, vector_type("i32", LINES)))
-                    continue
+            for i in range(exist):
                 start = f.load(f.offset(starts, first + i, "ptr"), "ptr")
                 bits = f.load(f.offset(masks.address, i, "i64"), f"i{STEPS}")
                 mask = bits.to(vector_type("i1", STEPS), "bitcast")
                 type = vector_type("i16", STEPS)
                 found = masked_load(f, f.offset(start, k * 2), mask, type, 2)
                 loaded.append(found.to(vector_type("i32", LINES), "bitcast"))
+            loaded += [f.value(0, vector_type("i32", LINES))] * (LINES - exist)
             at = f.offset(packed, (k >> 1) * row + first * PAIR_BYTES)
             columns = [
                 column if exist == LINES else f.shuffle(column, column, range(exist))
@@ -73,10 +73,7 @@ def emit_pack_pairs(module: LLVMModule, lines: int) -> None:
                 rest: LLVMValue = length - k,
             ) -> None:
                 for pair, column in enumerate(columns):
-                    if not checked:
-                        f.store(column, f.offset(at, pair * row), PAIR_BYTES)
-                        continue
-                    with f.when(rest.is_("sgt", 2 * pair)):
+                    with f.when(rest.is_("sgt", 2 * pair)) if checked else nullcontext():
                         f.store(column, f.offset(at, pair * row), PAIR_BYTES)
 
             whole = (length - k).is_("sge", STEPS)
