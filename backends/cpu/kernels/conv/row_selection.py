@@ -91,7 +91,7 @@ class SelectedRows(NamedTuple):
     task: ProductTask
     place: LLVMValue
     """The address of the sums of the block."""
-    count: LLVMValue
+    row_count: LLVMValue
     outside: LLVMValue
     """A row outside of the image, if fewer rows than those of the block are inside."""
     bounds: list[tuple[LLVMValue, LLVMValue]]
@@ -103,7 +103,7 @@ class SelectedRows(NamedTuple):
 
         The second pass, of one row outside, is necessary only if its sums may not be zero.
         """
-        f, count = self.task.f, self.count
+        f, count = self.task.f, self.row_count
         if self.task.arith.type not in EXPONENT_BITS:  # All products of zero are zero.
             yield count
             return
