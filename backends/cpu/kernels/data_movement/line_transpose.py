@@ -226,19 +226,18 @@ def copy_lines(items: LineItems, stores: LineStores, f: LLVMFunction, block: Gri
     lines = LineBlock(f, items, block, strip_lines(items, stores))
 
     def copy_block() -> None:
-        if stores is LineStores.JOINED:
-            _copy_joined(lines)
-            return
         store = partial(_store_whole, f, stores is LineStores.STREAMED)
         first = f.value(0, "i64")
-        if items.nbytes != REGISTER_ITEM_BYTES:
+        if stores is LineStores.JOINED:
+            _copy_joined(lines)
+        elif items.nbytes == REGISTER_ITEM_BYTES:
+            f.if_else(
+                _has_aligned_columns(block),
+                lambda: _copy_in_registers(lines, store),
+                lambda: _copy_strips(lines, first, block.columns, store),
+            )
+        else:
             _copy_strips(lines, first, block.columns, store)
-            return
-        f.if_else(
-            _has_aligned_columns(block),
-            lambda: _copy_in_registers(lines, store),
-            lambda: _copy_strips(lines, first, block.columns, store),
-        )
 
     f.if_else(
         fits,

@@ -16,6 +16,7 @@ from shardir.backends.cpu.kernels.data_movement.line_transpose import (
     block_shape,
     has_line_permutation,
     run_rows,
+    strip_lines,
 )
 from tests.backends.cpu.guard_pages import copy_before_guard_page
 from tests.backends.cpu.kernels.random_layouts import integer_array
@@ -207,11 +208,12 @@ def test_lines_are_joined_without_avx512(machine: HostDescription) -> None:
 
 
 def test_permutations_need_features_of_the_processor() -> None:
-    """This processor lacks permutations of bytes."""
+    """This processor lacks permutations of bytes; vectors of 32 bytes hold half of a line."""
     items = [LineItems(n, min(n, 8)) for n in (1, 2, 4, 8, 16)]
     found = [has_line_permutation(each, SAPPHIRE_RAPIDS) for each in items]
     assert found == [False, True, True, True, True]
-    assert not any(has_line_permutation(each, ZEN_3) for each in items)
+    for machine in (ZEN_3, replace(SAPPHIRE_RAPIDS, vector_bytes=32)):
+        assert not any(has_line_permutation(each, machine) for each in items)
 
 
 def test_blocks_of_joined_lines_have_about_as_many_columns() -> None:
@@ -225,6 +227,12 @@ def test_blocks_of_arrays_in_the_caches_have_fewer_rows(nbytes: int, rows: int) 
     items = LineItems(nbytes, min(nbytes, 8))
     assert block_shape(items, LineStores.STREAMED, 4096) == (rows, 256)
     assert block_shape(items, LineStores.ORDINARY, 4096) == (512, 256)
+
+
+@pytest.mark.parametrize("stores", LineStores)
+def test_strips_of_joined_rows_of_small_items_fill_fewer_lines(stores: LineStores) -> None:
+    lines = [strip_lines(LineItems(n, min(n, 8)), stores) for n in (1, 2, 4, 8, 16)]
+    assert lines == ([2, 2, 4, 4, 4] if stores is LineStores.JOINED else [4] * 5)
 
 
 def test_a_transpose_of_small_arrays_is_not_streamed() -> None:
