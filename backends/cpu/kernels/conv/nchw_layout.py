@@ -28,7 +28,7 @@ from shardir.backends.cpu.kernels.conv.tuning import (
     MIN_SEPARATE_IMAGE_POSITIONS_FOR_FEW_ROWS,
 )
 from shardir.backends.cpu.kernels.gemm.block_sizes import BlockSizes, equal_share_size
-from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of, can_widen
+from shardir.backends.cpu.kernels.gemm.element_arithmetic import arithmetic_of
 from shardir.backends.cpu.kernels.gemm.matrix_product import (
     ImagePatches,
     MatrixProduct,
@@ -46,7 +46,6 @@ from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_PART_STEPS,
     PACKED_RHS_BYTES,
 )
-from shardir.ir.types import COMPLEX
 
 POSITION_PITCHES = (1, 2)
 """Supported distances in elements of adjacent output positions of a line."""
@@ -229,7 +228,7 @@ def find_nchw_layout(work: MatrixProduct) -> NchwProduct | None:
     patches, arith = work.patches, arithmetic_of(work.out.dtype)
     if not (patches and patches.side == "rhs" and work.columns and work.inner):
         return None
-    if arith.planes > 1 or work.rhs.dtype in COMPLEX or not can_widen(work.rhs.dtype, arith):
+    if arith.planes > 1:
         return None
     work = _split_off_large_images(work)
     *others, near = work.columns
@@ -239,11 +238,7 @@ def find_nchw_layout(work: MatrixProduct) -> NchwProduct | None:
     )
     if near.rhs not in [pace * item for pace in POSITION_PITCHES] or near.out != work.out.itemsize:
         return None
-    if (
-        len(others) > 2
-        or line.rhs < 0
-        or any(a and b for a, b in zip(near[4], line[4], strict=True))
-    ):
+    if len(others) > 2 or line.rhs < 0:
         return None
     if any(any(loop.position_strides) for loop in (*others[:-1], *work.batch)):
         return None
@@ -266,8 +261,7 @@ def _split_off_large_images(work: MatrixProduct) -> MatrixProduct:
         else MIN_SEPARATE_IMAGE_POSITIONS_FOR_FEW_ROWS
     )
     while (
-        len(work.columns) > 1
-        and not any(work.columns[0].position_strides)
+        not any(work.columns[0].position_strides)
         and prod(loop.extent for loop in work.columns[1:]) >= enough
         and not are_columns_contiguous(work.columns)
     ):
@@ -294,12 +288,7 @@ def find_line_loop(work: MatrixProduct, line: ProductLoop) -> ProductLoop | None
             for a, b in zip(line.position_strides, loop.position_strides, strict=True)
         )
         near = (loop.extent - 1) * pace // stride <= line.extent
-        if (
-            like
-            and near
-            and stride <= MAX_STRIDE_REMAINDERS
-            and not any(x % stride for x in line.position_strides)
-        ):
+        if like and near and stride <= MAX_STRIDE_REMAINDERS:
             found.append(loop)
     return min(found, key=lambda loop: loop.rhs, default=None)
 
@@ -352,7 +341,7 @@ def lower_nchw(work: MatrixProduct, context: LoweringContext, label: str) -> lis
         grid = grid._replace(columns=laid.align_block_to_lines(columns, grid.columns, most, parts))
     checked = PatchAccess("rhs", position_pitch=found.position_pitch)
     fields, lists = describe_blocked_product(work, grid, sizes, staged, checked)
-    lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(found.runs)] or [(1, 0)]
+    lists["inner_lhs"] = [(loop.extent, loop.lhs) for loop in reversed(found.runs)]
     fields["steps"], lists["image_layout"] = steps, laid.words
     dtypes = work.lhs.dtype, work.rhs.dtype, work.out.dtype
     kernel = packed_gemm_kernel(*dtypes, sizes, checked, stored=stored)

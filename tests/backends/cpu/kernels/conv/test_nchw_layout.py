@@ -1,5 +1,6 @@
 """Convolutions in NCHW layout, whose positions are the columns of a matrix product."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,16 @@ from hypothesis import given, strategies as st
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernel_api import BufferView, row_major_strides
 from shardir.backends.cpu.kernels.conv.convolution import convolution_products
-from shardir.backends.cpu.kernels.conv.nchw_layout import ImageLayout, find_nchw_layout
+from shardir.backends.cpu.kernels.conv.nchw_layout import (
+    ImageLayout,
+    NchwProduct,
+    find_nchw_layout,
+)
+from shardir.backends.cpu.kernels.conv.tuning import (
+    MIN_NCHW_BLOCK_COLUMNS,
+    MIN_NCHW_PART_STEPS,
+    MIN_SEPARATE_IMAGE_POSITIONS,
+)
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_BLOCK_LINES,
     MAX_PART_STEPS,
@@ -23,6 +33,7 @@ from tests.backends.cpu.kernels.conv.test_convolution import (
     assert_convolution,
     assert_shape,
     attributes,
+    check_convolution,
 )
 from tests.backends.cpu.kernels.gemm.test_dot import random_elements
 from tests.backends.cpu.machine_descriptions import ZEN_3, ZEN_5
@@ -157,11 +168,14 @@ def test_rows_of_long_parts_fit_into_scratch_memory(
     assert_convolution(out, x, w, op.result.type, attrs)
 
 
-def layout_and_channels(
-    image: tuple[int, ...], window: tuple[int, ...], stride: int = 1
-) -> tuple[ImageLayout, int]:
-    """Return the NCHW layout of an image and its number of channels."""
-    attrs = attributes(2, "bf01,oi01->bf01", padding=PAD_BY_ONE, strides=(stride, stride))
+def nchw_product(
+    image: tuple[int, ...],
+    window: tuple[int, ...],
+    dims: str = "bf01,oi01->bf01",
+    **given: Any,
+) -> NchwProduct | None:
+    """Return the loops of a convolution of f32 in NCHW layout."""
+    attrs = attributes(len(image) - 2, dims, **{"padding": PAD_BY_ONE, **given})
     op = make_op(convolution, TensorType(image, "f32"), TensorType(window, "f32"), **attrs)
     types = [*(v.type for v in op.operands), op.result.type]
     views = [
@@ -169,7 +183,14 @@ def layout_and_channels(
         for i, type in enumerate(types, 1)
     ]
     (work,) = convolution_products(op.attrs, views[0], views[1], views[2], ZEN_5)
-    found = find_nchw_layout(work.transpose())
+    return find_nchw_layout(work.transpose())
+
+
+def layout_and_channels(
+    image: tuple[int, ...], window: tuple[int, ...], stride: int = 1
+) -> tuple[ImageLayout, int]:
+    """Return the NCHW layout of an image and its number of channels."""
+    found = nchw_product(image, window, strides=(stride, stride))
     assert found is not None
     return found.image_layout(), found.channels
 
@@ -216,3 +237,109 @@ def test_blocks_consist_of_full_lines_if_possible(
     found, _ = layout_and_channels((1, 4, 30, 30), (8, 4, 3, 3))
     some = found.align_block_to_lines(count, columns, most, parts)
     assert some == columns if most < found.width else some % found.width == 0 < some <= most
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("image", "window", "given"),
+    [
+        ((1, 8, 1, 1), (16, 8, 3, 3), {}),
+        ((1, 1, 20, 30), (16, 1, 1, 1), {}),
+        ((2, 8, 6, 6, 6), (128, 8, 3, 3, 3), {"padding": ((0, 0), (1, 1), (1, 1))}),
+    ],
+)
+def test_other_products_have_no_planes(
+    image: tuple[int, ...], window: tuple[int, ...], given: dict[str, Any]
+) -> None:
+    """There is one position or one K step, or there are too many loops over positions."""
+    dims = "bf012,oi012->bf012" if len(image) == 5 else "bf01,oi01->bf01"
+    assert nchw_product(image, window, dims, **given) is None
+    rng = np.random.default_rng(0)
+    x, w = random_elements(rng, image, "f32"), random_elements(rng, window, "f32")
+    attrs = attributes(len(image) - 2, dims, **{"padding": PAD_BY_ONE, **given})
+    check_convolution(x, w, attrs)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("padding", [NO_PADDING, PAD_BY_ONE])
+@pytest.mark.parametrize("flipped", [(1,), (2,), (3,), (1, 2), (0, 1, 2, 3)])
+@pytest.mark.parametrize("image", [(2, 8, 20, 30), (3, 8, 7, 9)])
+def test_reversed_images_match_the_reference(
+    image: tuple[int, ...], flipped: tuple[int, ...], padding: Any
+) -> None:
+    """Lines, positions or channels have negative strides."""
+    rng = np.random.default_rng(0)
+    x, w = random_elements(rng, image, "f32"), random_elements(rng, (24, 8, 3, 3), "f32")
+    check_convolution(np.flip(x, flipped), w, attributes(2, "bf01,oi01->bf01", padding=padding))
+
+
+def test_channels_are_no_lines() -> None:
+    """The distance of the two channels is less than the extent of the padded lines."""
+    found = nchw_product((1, 2, 20, 21), (24, 2, 1, 3))
+    assert found is not None
+    assert (found.down, found.channels) == (None, 2)
+    assert_shape("bf01,oi01->bf01", (1, 2, 20, 21), (24, 2, 1, 3), {"padding": PAD_BY_ONE}, "f32")
+
+
+def test_taps_of_distant_lines_have_planes_of_their_own() -> None:
+    """A window spans more lines than the result has."""
+    found = nchw_product((1, 8, 20, 30), (24, 8, 3, 3), rhs_dilation=(6, 1))
+    assert found is not None
+    assert found.down is None
+    near = nchw_product((1, 8, 20, 30), (24, 8, 3, 3), rhs_dilation=(5, 1))
+    assert near is not None
+    assert near.down is not None
+
+
+def test_a_loop_over_taps_is_not_one_over_channels() -> None:
+    """All taps of a window of one channel belong to one set of planes."""
+    found = nchw_product((1, 1, 30, 30), (8, 1, 3, 3), padding=NO_PADDING)
+    assert found is not None
+    assert found.channel is None
+    laid = found.image_layout()
+    assert (len(laid.planes), len(laid.taps), laid.padding_lines) == (3, 9, 2)
+
+
+def test_large_images_are_products_by_themselves() -> None:
+    """Images stay in one product if all their positions are contiguous in the result; lines of one
+    image stay in one product."""
+    large = (4, 8, 30, MIN_SEPARATE_IMAGE_POSITIONS // 30 + 1)
+    images = nchw_product(large, (256, 8, 3, 3))
+    assert images is not None
+    assert (len(images.work.batch), images.image) == (1, None)
+    contiguous = nchw_product(large, (256, 8, 3, 3), "bf01,oi01->fb01")
+    assert contiguous is not None
+    assert contiguous.work.batch == ()
+    assert contiguous.image is not None
+    lines = nchw_product((1, 8, 5, MIN_SEPARATE_IMAGE_POSITIONS), (256, 8, 3, 3), "bf01,oi01->b0f1")
+    assert lines is not None
+    assert lines.line.extent == 5
+
+
+def test_parts_are_shortened_until_their_planes_fit_the_l2_cache() -> None:
+    """Parts of few K steps, or of one channel, may take all scratch memory instead."""
+    machine = replace(ZEN_5, l2_bytes=128 << 10)
+    found, channels = layout_and_channels((1, 32, 60, 60), (8, 32, 3, 3))
+    steps, columns = found.block_sizes(channels, 4, ZEN_5)
+    assert (steps, columns) == (288, MAX_BLOCK_LINES)
+    steps, columns = found.block_sizes(channels, 4, machine)
+    assert MIN_NCHW_PART_STEPS // 2 < steps <= MIN_NCHW_PART_STEPS
+    assert columns > MIN_NCHW_BLOCK_COLUMNS
+    wide, channels = layout_and_channels((1, 32, 60, 4000), (8, 32, 3, 3))
+    steps, columns = wide.block_sizes(channels, 4, ZEN_5)
+    assert MIN_NCHW_PART_STEPS // 2 < steps <= MIN_NCHW_PART_STEPS
+    window, channels = layout_and_channels((1, 4, 60, 60), (8, 4, 15, 15))
+    assert window.block_sizes(channels, 4, machine)[0] == 225
+
+
+def test_lines_that_exceed_scratch_memory_have_no_planes() -> None:
+    """Fifteen planes of a line, one for each tap, are copied for each line of a block."""
+    attrs = attributes(2, "bf01,oi01->bf01", padding=((1, 1), (7, 7)))
+    types = (TensorType(shape, "f32") for shape in ((1, 1, 4, 12000), (16, 1, 3, 15)))
+    op = make_op(convolution, *types, **attrs)
+    assert not any(
+        "planes" in name for name in selected_kernel_names(RULES["convolution"], op, ZEN_5)
+    )
+    rng = np.random.default_rng(0)
+    x, w = (random_elements(rng, value.type.shape, "f32") for value in op.operands)
+    check_convolution(x, w, attrs)
