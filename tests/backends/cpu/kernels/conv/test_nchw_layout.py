@@ -20,6 +20,7 @@ from shardir.backends.cpu.kernels.conv.tuning import (
     MIN_NCHW_PART_STEPS,
     MIN_SEPARATE_IMAGE_POSITIONS,
 )
+from shardir.backends.cpu.kernels.gemm.product_record import RECORD_FIELDS
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_BLOCK_LINES,
     MAX_PART_STEPS,
@@ -37,7 +38,12 @@ from tests.backends.cpu.kernels.conv.test_convolution import (
 )
 from tests.backends.cpu.kernels.gemm.test_dot import random_elements
 from tests.backends.cpu.machine_descriptions import ZEN_3, ZEN_5
-from tests.backends.cpu.phase_runner import lower_and_run, make_op, selected_kernel_names
+from tests.backends.cpu.phase_runner import (
+    lower_and_run,
+    lower_for_machine,
+    make_op,
+    selected_kernel_names,
+)
 
 pytestmark = pytest.mark.sample(5)
 
@@ -343,3 +349,27 @@ def test_lines_that_exceed_scratch_memory_have_no_planes() -> None:
     rng = np.random.default_rng(0)
     x, w = (random_elements(rng, value.type.shape, "f32") for value in op.operands)
     check_convolution(x, w, attrs)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("dtype", "channels", "dims", "is_direct", "is_staged"),
+    [
+        ("f32", 5, "bf01,oi01->bf01", False, False),
+        ("f32", 5, "bf01,oi01->b0f1", False, True),
+        ("f16", 5, "bf01,oi01->bf01", True, False),
+        ("f16", 5, "bf01,oi01->b0f1", False, True),
+        ("f16", 60, "bf01,oi01->bf01", False, True),
+    ],
+)
+def test_sums_are_staged_unless_tiles_store_them_in_the_result(
+    dtype: str, channels: int, dims: str, is_direct: bool, is_staged: bool
+) -> None:
+    """Positions are not contiguous in the result, or sums of several parts are rounded once."""
+    attrs = attributes(2, dims, padding=PAD_BY_ONE)
+    types = (TensorType(shape, dtype) for shape in ((1, channels, 23, 31), (17, channels, 3, 3)))
+    op = make_op(convolution, *types, **attrs)
+    (phase,) = lower_for_machine(RULES["convolution"], op, ZEN_5)
+    assert "planes" in phase.kernel.name
+    assert ("_direct" in phase.kernel.name) == is_direct
+    assert phase.record[RECORD_FIELDS.index("staged")] == is_staged
