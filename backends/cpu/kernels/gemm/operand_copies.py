@@ -31,7 +31,7 @@ def lower_with_rhs_copy(
     label: str,
 ) -> list[Phase]:
     """Return the phases with a copy of the right operand, whose loops have the order `ordered`."""
-    loops = ordered(work) if not work.patches and vector_arithmetic_of(work).is_supported() else ()
+    loops = ordered(work)
     if len(set(loops)) < max(len(loops), 1) or not strategy(
         with_rhs_copy(work, loops, 0)[0], context, label
     ):
@@ -81,7 +81,7 @@ def order_for_strided_columns(work: MatrixProduct) -> Sequence[ProductLoop]:
 
 def order_for_strided_steps(work: MatrixProduct) -> Sequence[ProductLoop]:
     """Return the loop order of the left operand, if the result is one element."""
-    if work.sizes[1:3] != (1, 1) or len(work.inner) < 2:
+    if work.sizes[1:3] != (1, 1):
         return ()
     return (*_rhs_batch_loops(work), *sorted(work.inner, key=lambda loop: -abs(loop.lhs)))
 
@@ -97,14 +97,12 @@ def lower_with_result_copy(
     """Return the phases of a product with many contiguous rows and few columns: the transposed
     result is computed, since rows fill vectors better than columns, and copied."""
     kind, item = vector_arithmetic_of(work), work.out.itemsize
-    if work.patches or work.batch or not (len(work.rows) == len(work.columns) == 1):
+    if work.batch or not (len(work.rows) == len(work.columns) == 1):
         return []
     (row,), (column,) = work.rows, work.columns
     if not (
-        kind.is_supported()
-        and 1 < column.extent < kind.lanes
+        1 < column.extent < kind.lanes
         and row.extent >= MIN_TRANSPOSED_VECTORS * kind.lanes
-        and row.lhs == work.lhs.itemsize
         and row.out != item
     ):
         return []
