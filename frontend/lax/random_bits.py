@@ -1,7 +1,9 @@
 """Random bits of XLA's generators, whose state is an array; `shardir.random` has keys."""
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
+from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.abstract_value import ArrayBase
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike, ShapeLike
@@ -19,8 +21,12 @@ from shardir.frontend.tracing.tracer import Tracer
 from shardir.frontend.transforms.custom_vmap import custom_vmap
 from shardir.ir.module import Block
 from shardir.ir.types import TensorType
-from shardir.stablehlo.reader import read
 from shardir.stablehlo.writing.attributes import MLIR_DTYPES
+
+if TYPE_CHECKING:
+    from shardir.stablehlo import reader
+else:  # The first use of a function of `shardir.lax` imports this module; few programs need bits.
+    reader = lazy_import("shardir.stablehlo.reader")
 
 
 class RandomAlgorithm(IntEnum):
@@ -99,7 +105,7 @@ def _generate_bits(
     text = _PROGRAM
     for word, stated in replaced.items():
         text = text.replace(word, stated)
-    program = read(text).main.body
+    program = reader.read(text).main.body
 
     @custom_vmap
     def draw(state: PyTree) -> tuple[Tracer, Tracer]:
