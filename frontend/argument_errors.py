@@ -9,12 +9,15 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from traceback import walk_tb
-from types import MethodType
 from typing import NoReturn, TypeVar, cast
 
 from shardir.errors import OutOfMemoryError, ShardirError
 from shardir.frontend.argument_checks import parameter_names
-from shardir.frontend.call_signatures import check_call_signature
+from shardir.frontend.call_signatures import (
+    bind_method,
+    check_call_signature,
+    register_checking_wrapper,
+)
 from shardir.frontend.declared_types import find_misfit, parameter_annotations
 from shardir.frontend.errors import ArgumentError, NotAnArrayError
 from shardir.frontend.pytree.tree_checks import check_acyclic
@@ -39,8 +42,6 @@ FOREIGN_ERRORS = (
 MAX_INTEGER_BITS = 63
 """Number of bits of the largest integer that NumPy accepts as a size or an index, in bits."""
 
-_METHODS_OF_CALLS = ("__init__", "__new__", "__call__")
-"""The methods that run when a class or an object is called."""
 _LIBRARY_MODULES = {"numpy", "ml_dtypes", "optree", *sys.stdlib_module_names} - {"__main__"}
 
 
@@ -53,12 +54,9 @@ def raise_argument_error(
 ) -> None:
     """Raise `ArgumentError` if the arguments of a call of `fun` caused `error`.
 
-    If `error` states that an argument is not an array, the new message names the argument. A
-    constructor has the name of its class, and the method of a call that of its object.
+    If `error` states that an argument is not an array, the new message names the argument.
     """
-    if name in _METHODS_OF_CALLS:
-        name = getattr(args[0], "__name__", type(args[0]).__name__)
-        fun, args = MethodType(fun, args[0]), args[1:]
+    fun, name, args = bind_method(fun, name, args)
     if isinstance(error, NotAnArrayError):
         _name_argument(error, fun, name, args, options)
     if isinstance(error, TypeError) and not isinstance(error, ShardirError):
@@ -99,6 +97,7 @@ def with_argument_errors(function: Function) -> Function:
             hide_own_frames(error)
             raise
 
+    register_checking_wrapper(wrapper)
     return cast(Function, wrapper)
 
 
@@ -120,6 +119,7 @@ def locate_errors(function: Function) -> Function:
             hide_own_frames(error)
             raise
 
+    register_checking_wrapper(wrapper)
     return cast(Function, wrapper)
 
 

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import final
 
-from shardir.frontend.call_signatures import with_signature_errors
+from shardir.frontend.call_signatures import with_method_errors, with_signature_errors
 from shardir.frontend.errors import UnknownSetting
 from shardir.frontend.settings import SETTINGS, find_setting, read_environment
 from shardir.frontend.source_locations import with_location
@@ -59,6 +59,7 @@ def _read_setting(name: str) -> object:
     return _current_scope().read(name)
 
 
+@with_method_errors
 class Config:
     """The settings in effect. Read them as attributes; change them with `update` or in a block."""
 

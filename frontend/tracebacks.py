@@ -26,7 +26,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
-from shardir.frontend.call_signatures import check_entered
+from shardir.frontend.call_signatures import check_entered, register_checking_wrapper
 from shardir.frontend.config import config
 from shardir.frontend.pytree_types import UserFunction
 from shardir.frontend.source_locations import is_internal_code
@@ -78,6 +78,7 @@ def traceback_boundary(function: Function) -> Function:
             raise
 
     _boundary_codes.add(wrapper.__code__)
+    register_checking_wrapper(wrapper)
     boundary = wraps(function)(wrapper)
     # A function that a transformation returns wraps that of the user, as in JAX.
     boundary.__wrapped__ = getattr(function, "__wrapped__", function)

@@ -38,6 +38,7 @@ from shardir.frontend.arrays.signature import (
     ShapeDtypeStruct as ShapeDtypeStruct,
     signature_of,
 )
+from shardir.frontend.call_signatures import with_signature_errors
 from shardir.frontend.config import config
 from shardir.frontend.dispatch.execution_context import default_array_device
 from shardir.frontend.distributed.shard_exchange import (
@@ -249,6 +250,7 @@ class Array(ArrayFields, Convertible):
         """The shards of the devices of this process, as arrays on these devices."""
         return [shard.data for shard in self.addressable_shards]
 
+    @with_signature_errors
     def addressable_data(self, index: int) -> "Array":
         """Return the shard of the device at `index`, as an array on that device.
 

@@ -8,6 +8,7 @@ import numpy as np
 from shardir.frontend.argument_checks import is_one_of
 from shardir.frontend.arrays.dlpack import export_dlpack
 from shardir.frontend.arrays.operators import Operators
+from shardir.frontend.call_signatures import with_signature_errors
 from shardir.frontend.errors import ArgumentError, IndexingError, ShapeError, TracedValueError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -99,6 +100,7 @@ class Convertible(Operators):
         except (IndexError, TypeError, ValueError, OverflowError) as error:
             raise IndexingError(with_location(f"item of {self.type} at {index}: {error}")) from None
 
+    @with_signature_errors
     def tobytes(self, order: str = "C") -> bytes:
         """Return the bytes of the elements, the last dimension fastest, or the first ("F")."""
         if not is_one_of(order, ("C", "F", "A")):

@@ -351,16 +351,17 @@ class Operators(ArrayBase):
         result: Self = _namespace_function("ravel")(self)
         return result
 
+    @traceback_boundary
     def astype(self, dtype: DTypeLike | None, copy: bool = False, device: object = None) -> Self:
         """Return this array with another element type; see `shardir.numpy.astype`."""
-        try:
-            options = {} if device is None else {"device": device}
-            result: Self = _namespace_function("astype")(self, dtype, copy=copy, **options)
-            return result
-        except Exception as error:
-            hide_own_frames(error)
-            raise
+        function = _namespace_function("astype")
+        if device is None:
+            result: Self = function(self, dtype, copy=copy)
+        else:
+            result = function(self, dtype, copy=copy, device=device)
+        return result
 
+    @traceback_boundary
     def view(self, dtype: object = None, *more: object) -> Self:
         """Return the bits of this array as another element type."""
         result: Self = _indexing_function("view")(self, (dtype, *more) if more else dtype)
@@ -371,6 +372,7 @@ class Operators(ArrayBase):
         result: Self = _indexing_function("byteswap")(self)
         return result
 
+    @traceback_boundary
     def compress(
         self, condition: ArrayLike, axis: int | None = None, *, out: None = None,
         size: int | None = None, fill_value: ArrayLike = 0,
@@ -381,18 +383,17 @@ class Operators(ArrayBase):
         )
         return result
 
+    @traceback_boundary
     def reshape(
         self, *shape: ShapeLike | None, order: str = "C", out_sharding: object = None
     ) -> Self:
         """Return a reshaped array: `x.reshape(2, 3)` or `x.reshape((2, 3))`."""
-        try:
-            new_shape = shape[0] if len(shape) == 1 else shape
-            options = {} if out_sharding is None else {"out_sharding": out_sharding}
-            result: Self = _namespace_function("reshape")(self, new_shape, order=order, **options)
-            return result
-        except Exception as error:
-            hide_own_frames(error)
-            raise
+        new_shape, function = shape[0] if len(shape) == 1 else shape, _namespace_function("reshape")
+        if out_sharding is None:
+            result: Self = function(self, new_shape, order=order)
+        else:
+            result = function(self, new_shape, order=order, out_sharding=out_sharding)
+        return result
 
     def transpose(self, *axes: object) -> Self:
         """Return a transposed array: `x.transpose()`, `x.transpose(1, 0)` or `x.transpose((1,
@@ -407,15 +408,15 @@ class Operators(ArrayBase):
             hide_own_frames(error)
             raise
 
+    @traceback_boundary
     def flatten(self, order: str = "C", *, out_sharding: object = None) -> Self:
         """Return the elements in one dimension; see `shardir.numpy.ravel`."""
-        try:
-            options = {} if out_sharding is None else {"out_sharding": out_sharding}
-            result: Self = _namespace_function("ravel")(self, order=order, **options)
-            return result
-        except Exception as error:
-            hide_own_frames(error)
-            raise
+        function = _namespace_function("ravel")
+        if out_sharding is None:
+            result: Self = function(self, order=order)
+        else:
+            result = function(self, order=order, out_sharding=out_sharding)
+        return result
 
     all, any = _method("all"), _method("any")
     argmax, argmin = _method("argmax"), _method("argmin")

@@ -12,6 +12,7 @@ from shardir.errors import count_noun
 from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.errors import ArgumentError, ShapeError, ShardingError
 from shardir.frontend.quoting import brief
 from shardir.frontend.shardings.partition_spec import PartitionSpec
@@ -61,6 +62,7 @@ def _uncommitted_signature(abstract: AbstractValue) -> ArraySignature:
     return _intern_signature(abstract, None)
 
 
+@with_method_errors
 @final
 class ShapeDtypeStruct(WithAbsentMembers):
     """The shape, element type and sharding of an array that need not exist.

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, final
 
 from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.custom_partitioning.partitioned_call import (
     RuleSource,
     UserCall,
@@ -24,6 +25,7 @@ from shardir.frontend.transforms.custom_rules import CustomCall, Primal, nondiff
 PartitionFunction = UserFunction
 
 
+@with_method_errors
 @final
 class custom_partitioning(CustomFunction[PyTree]):
     """A function whose program for each device the user states.

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from shardir.errors import RuleError
+from shardir.frontend.call_signatures import with_constructor_errors
 from shardir.op_rules.rule_notation import ShardingRule, sharding_rule
 
 BATCHING = "…"
@@ -10,6 +11,7 @@ BATCHING = "…"
 distinguishes several groups."""
 
 
+@with_constructor_errors
 class CompoundFactor(tuple[str, ...]):
     """A dimension that consists of several factors, major to minor: `CompoundFactor("b", "c")`."""
 
@@ -20,6 +22,7 @@ class CompoundFactor(tuple[str, ...]):
         return super().__new__(cls, factors)
 
 
+@with_constructor_errors
 class ArrayMapping(tuple[str | CompoundFactor, ...]):
     """The factor or the `CompoundFactor` of each dimension of a tensor, after an optional
     `BATCHING`."""
@@ -34,6 +37,7 @@ class ArrayMapping(tuple[str | CompoundFactor, ...]):
         return super().__new__(cls, dims)
 
 
+@with_constructor_errors
 class SdyShardingRule:
     """The factor rule of a partitioned function: an `ArrayMapping` for each operand and result.
 

@@ -14,7 +14,7 @@ from shardir.backends.base import Launch
 from shardir.backends.native import native, vectorcall_class
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.float0 import replace_float0
-from shardir.frontend.call_signatures import check_call_signature
+from shardir.frontend.call_signatures import check_call_signature, with_method_errors
 from shardir.frontend.config import resolve_pipeline, resolve_uneven_mode
 from shardir.frontend.dispatch.argument_placement import DevicePlacement, Placement
 from shardir.frontend.dispatch.boundary_shardings import BoundaryShardings
@@ -92,6 +92,7 @@ flatten_arrays = _flatten_positional_arrays if native is None else native.flatte
 """Return the arrays of a call and their signatures, or `None` if there are other arguments."""
 
 
+@with_method_errors
 @final
 @vectorcall_class
 class JitFunction:

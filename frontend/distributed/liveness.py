@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from shardir.frontend.argument_checks import check_integer
 from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import with_constructor_errors
 from shardir.frontend.distributed.multihost import gather_objects
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, DistributedError
@@ -13,6 +14,7 @@ from shardir.frontend.shardings.devices import Device
 from shardir.frontend.source_locations import with_location
 
 
+@with_constructor_errors
 class live_devices:
     """Run the body of a `with` statement in all processes of `devices`, or raise in all of them.
 

@@ -14,6 +14,7 @@ import numpy as np
 from shardir.errors import ShardirError
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.jax_keys import is_jax_key
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.dispatch.call_table import MAX_CACHED_PROGRAMS, trace_context
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Lowered
@@ -112,6 +113,7 @@ def from_jax(
     return ImportedFunction(fun, known)
 
 
+@with_method_errors
 @final
 class ImportedFunction:
     """A function written for JAX, as `from_jax` returns it."""

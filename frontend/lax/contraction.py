@@ -8,6 +8,7 @@ from typing import TypeAlias
 from shardir.errors import OperationTypeError
 from shardir.frontend.argument_checks import as_items, check_integers
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
+from shardir.frontend.call_signatures import with_constructor_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.lax.control_flow import loops
@@ -205,6 +206,7 @@ def ragged_dot(
     return product
 
 
+@with_constructor_errors
 @dataclass(frozen=True)
 class RaggedDotDimensionNumbers:
     """The dimensions of `ragged_dot_general`.

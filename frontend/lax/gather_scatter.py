@@ -13,6 +13,7 @@ import numpy as np
 from shardir.errors import OperationTypeError, count_noun
 from shardir.frontend.argument_checks import check_integers
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import with_constructor_errors, with_method_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.indexing.getitem import fill_value_of
 from shardir.frontend.numpy.indexing.unclamped_indices import emit_index_check
@@ -28,6 +29,7 @@ from shardir.ir.types import TensorType
 DimTuple = tuple[int, ...]
 
 
+@with_constructor_errors
 class GatherDimensionNumbers(NamedTuple):
     """The correspondence of dimensions of operand, indices and result of a gather."""
 
@@ -43,6 +45,7 @@ class GatherDimensionNumbers(NamedTuple):
     """The batch dimensions of the indices, for `operand_batching_dims`."""
 
 
+@with_constructor_errors
 class ScatterDimensionNumbers(NamedTuple):
     """The correspondence of dimensions of operand, indices and updates of a scatter."""
 
@@ -58,6 +61,7 @@ class ScatterDimensionNumbers(NamedTuple):
     """The batch dimensions of the indices, for `operand_batching_dims`."""
 
 
+@with_method_errors
 class GatherScatterMode(Enum):
     """The treatment of indices out of range."""
 

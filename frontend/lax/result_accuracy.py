@@ -10,6 +10,7 @@ from math import inf, isfinite
 from numbers import Real
 from typing import TypeAlias
 
+from shardir.frontend.call_signatures import with_constructor_errors
 from shardir.frontend.errors import ArgumentError, NumberRangeError
 from shardir.frontend.quoting import brief_with_type
 from shardir.frontend.source_locations import with_location
@@ -38,6 +39,7 @@ class AccuracyMode(Enum):
     """The usual implementation, which is the only one."""
 
 
+@with_constructor_errors
 @dataclass(frozen=True)
 class Tolerance:
     """The largest error of an elementary function: `atol`, plus the larger of `rtol` times the

@@ -13,7 +13,7 @@ from shardir.frontend.argument_checks import check_integer, check_not_in_place
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, AxisLike, DTypeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import call_user_function, with_method_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.inspection import eval_shape
 from shardir.frontend.dispatch.traced_calls import check_traceable
@@ -49,6 +49,7 @@ class _UfuncType(type):
         )
 
 
+@with_method_errors
 class ufunc(metaclass=_UfuncType):
     """A function of scalars, which is applied to the elements of arrays that broadcast.
 

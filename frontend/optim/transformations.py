@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import call_user_function, with_constructor_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.numpy.creation import array_conversion
 from shardir.frontend.optim.argument_checks import as_array_leaves, check_numbers
@@ -17,6 +17,7 @@ from shardir.frontend.source_locations import with_location
 from shardir.frontend.tracing.tracer import Tracer
 
 
+@with_constructor_errors
 class Transformation(NamedTuple):
     """`init(params)` returns a state; `update(updates, state, params=None)` (updates, state)."""
 

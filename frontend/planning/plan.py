@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 from shardir._imports.lazy_import import lazy_import
 from shardir.cost.communication import Collective
 from shardir.frontend.argument_checks import check_real
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.dispatch.jit_function import JitFunction
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.errors import ArgumentError, PipelineCostError
@@ -50,6 +51,7 @@ else:
     program_report = lazy_import("shardir.frontend.report.program_report")
 
 
+@with_method_errors
 @final
 class Plan(Report):
     """Shardings of the arguments and results of a function, the result of `plan`.

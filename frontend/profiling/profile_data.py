@@ -17,6 +17,7 @@ from shardir import ops
 from shardir.backends.numpy.profiling import PYTHON_THREAD, Activity, Span
 from shardir.display.html_elements import join, output, table, tag
 from shardir.display.representation import abbreviate
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.profiling.trace_file import write_trace
 from shardir.frontend.pytree_types import PyTree
 from shardir.ir.module import Loc, Op
@@ -117,6 +118,7 @@ class OperationProfile:
     roofline_fraction: float | None
 
 
+@with_method_errors
 @dataclass(frozen=True)
 class Profile:
     """The result of `profile`. `str` of it is a table; `save` writes a trace file.

@@ -18,6 +18,7 @@ from typing import Any, final
 
 from shardir.backends.numpy.profiling import ActivityRecorder, record_activities
 from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import with_constructor_errors, with_method_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.profiling.profile_data import NamedSpan, ProfiledRun, run_events
 from shardir.frontend.profiling.trace_file import ProfilerError, write_trace
@@ -123,6 +124,8 @@ def trace(
         stop_trace()
 
 
+@with_constructor_errors
+@with_method_errors
 class TraceAnnotation(ContextDecorator):
     """A context manager that shows its block in traces under `name`, with the facts `kwargs`.
 

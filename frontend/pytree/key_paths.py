@@ -8,7 +8,7 @@ import optree
 
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.argument_errors import with_argument_errors
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import call_user_function, with_constructor_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree.tree import NAMESPACE, PyTreeDef, flatten, map as map_tree
 from shardir.frontend.pytree.tree_checks import (
@@ -23,6 +23,7 @@ from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
 
+@with_constructor_errors
 @dataclass(frozen=True, slots=True)
 class SequenceKey:
     """A position in a list or a tuple."""
@@ -34,6 +35,7 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
 
+@with_constructor_errors
 @dataclass(frozen=True, slots=True)
 class DictKey:
     """A key of a dictionary."""
@@ -45,6 +47,7 @@ class DictKey:
         return f"[{self.key!r}]"
 
 
+@with_constructor_errors
 @dataclass(frozen=True, slots=True)
 class GetAttrKey:
     """A field of a dataclass or a named tuple."""
@@ -56,6 +59,7 @@ class GetAttrKey:
         return f".{self.name}"
 
 
+@with_constructor_errors
 @dataclass(frozen=True, slots=True)
 class FlattenedIndexKey:
     """The index of a child in a container without names for its children."""

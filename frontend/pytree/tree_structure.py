@@ -9,6 +9,7 @@ from optree import PyTreeSpec
 
 from shardir.errors import count_noun
 from shardir.frontend.absent_members import WithAbsentMembers
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.errors import StructureError
 from shardir.frontend.pytree.dict_order import has_dict, unflatten_sorted
 from shardir.frontend.pytree.tree_checks import check_function, list_items
@@ -19,6 +20,7 @@ from shardir.frontend.source_locations import with_location
 Node = TypeVar("Node")
 
 
+@with_method_errors
 class PyTreeDef(WithAbsentMembers):
     """The structure of a pytree: its containers without the leaves. It is hashable.
 

@@ -8,6 +8,7 @@ from typing import final
 
 from shardir.errors import count_noun, os_error_reason
 from shardir.frontend.argument_errors import with_argument_errors
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.quoting import brief
 from shardir.frontend.report.build import ReportInput, build_report
 from shardir.frontend.report.model_explorer import to_model_explorer
@@ -22,6 +23,7 @@ MAX_NOTEBOOK_CHARACTERS = 1_000_000
 """Maximum length of the page of a report that a notebook shows, in characters."""
 
 
+@with_method_errors
 @final
 @dataclass(frozen=True, repr=False)
 class ProgramReport:

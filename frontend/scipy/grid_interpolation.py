@@ -10,6 +10,7 @@ import numpy as np
 from shardir.errors import count_noun
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import api as snp
@@ -25,6 +26,7 @@ __all__ = ["RegularGridInterpolator"]
 METHODS = ("linear", "nearest")
 
 
+@with_method_errors
 class RegularGridInterpolator:
     """A function that interpolates values on a grid, which is rectangular but may be uneven.
 

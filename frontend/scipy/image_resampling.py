@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.contraction import dot_general
@@ -36,6 +37,7 @@ _SMALLEST_SUM = 1000 * 2.0**-23
 """The sum of the weights of an output element at or below which the element is 0."""
 
 
+@with_method_errors
 class ResizeMethod(Enum):
     """The method with which an image is resampled."""
 

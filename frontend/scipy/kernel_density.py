@@ -11,6 +11,7 @@ from typing import NoReturn
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, ShapeLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.nn.softmax import logsumexp
@@ -30,6 +31,7 @@ from shardir.frontend.tracing.trace import emit
 from shardir.frontend.tracing.tracer import Tracer
 
 
+@with_method_errors
 class gaussian_kde:
     """The density that is the weighted mean of Gaussian densities around the points of a dataset.
 

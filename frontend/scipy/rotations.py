@@ -9,6 +9,7 @@ import numpy as np
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike
+from shardir.frontend.call_signatures import with_constructor_errors, with_method_errors
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.numpy import api as snp
 from shardir.frontend.quoting import brief
@@ -23,6 +24,8 @@ _DEGENERATE_ANGLE = 1e-7
 """The angle in radians within which two Euler axes are parallel."""
 
 
+@with_constructor_errors
+@with_method_errors
 class Rotation(NamedTuple):
     """Rotations as quaternions of norm 1: x, y, z, w, for one rotation or for each row."""
 
@@ -232,6 +235,7 @@ class _SlerpFields(NamedTuple):
     """The rotation vectors from each rotation to the next one."""
 
 
+@with_method_errors
 class Slerp(_SlerpFields):
     """An interpolation of rotations at given times with a constant angular velocity between them;
     `init` returns it."""

@@ -15,6 +15,7 @@ import numpy as np
 from shardir.backends.device_shards import get_device_backend
 from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_errors import locate_errors, with_argument_errors
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.config import config
 from shardir.frontend.distributed.launcher_environment import warn_if_launched_together
 from shardir.frontend.distributed.processes import process_group
@@ -25,6 +26,7 @@ TPU_RING_ORDER = (0, 1, 2, 3, 6, 7, 4, 5)
 """Eight TPU cores, two on each of 2x2 chips, along the ring that connects adjacent chips."""
 
 
+@with_method_errors
 class Device(WithAbsentMembers):
     """A device that holds shards. Two devices are equal only if they are identical."""
 

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from shardir.frontend.argument_checks import as_items
+from shardir.frontend.call_signatures import with_constructor_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
 
 
+@with_constructor_errors
 @dataclass(frozen=True, kw_only=True)
 class ManualAxisType:
     """The manual axes along which a value varies, holds partial sums, or is a reduced copy.

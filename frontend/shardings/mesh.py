@@ -28,6 +28,7 @@ from shardir.display.representation import abbreviate_items
 from shardir.errors import count_noun
 from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_errors import locate_errors
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import MeshError
 from shardir.frontend.pytree.tree_checks import check_acyclic
@@ -74,6 +75,7 @@ class _InternedMeta(type):
         return _meshes.setdefault((cls, *result._key), result)
 
 
+@with_method_errors
 class Mesh(WithAbsentMembers, metaclass=_InternedMeta):
     """Devices along named axes, the last axis fastest.
 

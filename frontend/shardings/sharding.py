@@ -16,6 +16,7 @@ from shardir.errors import count_noun
 from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_checks import MAX_RANK, canonicalize_shape, check_integer
 from shardir.frontend.argument_errors import locate_errors, with_argument_errors
+from shardir.frontend.call_signatures import with_signature_errors
 from shardir.frontend.distributed.processes import process_group
 from shardir.frontend.errors import ArgumentError, IndivisibleError, NoMeshError, ShardingError
 from shardir.frontend.quoting import brief
@@ -73,6 +74,7 @@ class Sharding(WithAbsentMembers, ABC):
     def describe_dimension(self, dimension: int) -> str:
         """Return a description of how this dimension is sharded, in the notation of the class."""
 
+    @with_signature_errors
     def check_compatible_aval(self, shape: Sequence[int]) -> None:
         """Raise `ShardingError` when arrays of `shape` cannot have this sharding."""
         self.sub_axes(len(shape))
@@ -217,6 +219,7 @@ class Sharding(WithAbsentMembers, ABC):
             for position in range(self.num_devices)
         )
 
+    @with_signature_errors
     def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
         """Return the index of each device's shard in an array of `global_shape`, in device order.
 
@@ -247,11 +250,13 @@ class Sharding(WithAbsentMembers, ABC):
             )
         }
 
+    @with_signature_errors
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, Index]:
         """Return `devices_indices_map` restricted to the devices of this process."""
         indices = list(self.devices_indices_map(global_shape).items())
         return dict(indices[place] for place in self.local_positions)
 
+    @with_signature_errors
     def is_equivalent_to(self, other: "Sharding", ndim: int) -> bool:
         """Return whether both put the same shards, or partial sums of them along the same axes, of
         a value of rank `ndim` on the same devices."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from shardir.frontend.argument_checks import check_integer, check_real
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import call_user_function, with_constructor_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.errors import ArgumentError, ShapeError
 from shardir.frontend.lax.control_flow.loops import while_loop
@@ -48,6 +48,7 @@ CONVERGED, ITERATION_LIMIT, SEARCH_FAILED, SEARCH_LIMIT = 0, 1, 3, 5
 """The values of `status`."""
 
 
+@with_constructor_errors
 class OptimizeResults(NamedTuple):
     """The result of a minimization."""
 

@@ -14,6 +14,7 @@ from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.float0 import FLOAT0
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.shardings.manual_axes import get_abstract_mesh
 from shardir.frontend.shardings.manual_axis_type import ManualAxisType
 from shardir.frontend.shardings.mesh import AbstractMesh, Mesh
@@ -36,6 +37,7 @@ else:
     varying_axes = lazy_import("shardir.frontend.tracing.varying_axes")
 
 
+@with_method_errors
 @dataclass(frozen=True, slots=True, repr=False, init=False)
 class ShapedArray(WithAbsentMembers):
     """The type of an array: `str` returns `float32[8@x,4@y]`.

@@ -7,7 +7,7 @@ import numpy as np
 
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import abstract_of
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import call_user_function, with_method_errors
 from shardir.frontend.dispatch.debugging import check_format_fits
 from shardir.frontend.dispatch.execution_context import check_indices
 from shardir.frontend.dispatch.temporary_programs import run_temporary
@@ -51,6 +51,7 @@ all_checks = automatic_checks | user_checks
 """All checks."""
 
 
+@with_method_errors
 class Error:
     """The result of the checks of a function: which failed first, with the values of its message.
 

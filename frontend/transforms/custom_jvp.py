@@ -7,7 +7,7 @@ import numpy as np
 
 from shardir.errors import DifferentiateError, count_noun
 from shardir.frontend.argument_errors import with_argument_errors
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import call_user_function, with_method_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
 from shardir.frontend.pytree_types import PyTree, UserFunction
@@ -32,6 +32,7 @@ from shardir.ir.types import INEXACT
 JvpRule = UserFunction
 
 
+@with_method_errors
 @final
 class custom_jvp(CustomFunction[Result]):
     """A function with a custom JVP rule.

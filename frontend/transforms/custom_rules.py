@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from shardir.errors import DifferentiateError, ShardirError
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.call_signatures import with_constructor_errors
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError, LeakedTracerError, NotAnArrayError
 from shardir.frontend.lax.control_flow.body_tracing import set_weak_types
@@ -283,6 +284,7 @@ class Primal:
         return whole, params
 
 
+@with_constructor_errors
 @dataclass(frozen=True)
 class SymbolicZero:
     """A zero of a type that is never computed.

@@ -9,7 +9,11 @@ import numpy as np
 from shardir.errors import DifferentiateError, count_noun
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.numpy_conversion import is_number
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import (
+    call_user_function,
+    with_constructor_errors,
+    with_method_errors,
+)
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.pytree import tree
@@ -40,6 +44,7 @@ from shardir.ir.module import Block, Value
 from shardir.ir.types import FLOATS, INEXACT
 
 
+@with_constructor_errors
 @dataclass(frozen=True)
 class CustomVJPPrimal:
     """An argument of a forward rule with `symbolic_zeros`; `perturbed` states if it is
@@ -51,6 +56,7 @@ class CustomVJPPrimal:
     """True if the argument is differentiated."""
 
 
+@with_method_errors
 @final
 class custom_vjp(CustomFunction[PyTree]):
     """A function with a custom VJP rule.

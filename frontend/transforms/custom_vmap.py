@@ -6,6 +6,7 @@ from typing import final
 from shardir.errors import VectorizeError
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.dispatch.traced_calls import result_tracer
 from shardir.frontend.errors import ArgumentError, BatchError
 from shardir.frontend.lax.control_flow.loops import map as map_slices
@@ -23,6 +24,7 @@ from shardir.ir.module import Block
 BatchingRule = UserFunction
 
 
+@with_method_errors
 @final
 class custom_vmap(CustomFunction[PyTree]):
     """A function with a custom batching rule.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from shardir.frontend.argument_checks import check_flag
 from shardir.frontend.argument_errors import with_argument_errors
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import call_user_function, with_method_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.traced_calls import is_array_like, result_tracer
@@ -55,6 +55,7 @@ def _offload_error(name: str, kind: str, other: str) -> ShardingError:
     )
 
 
+@with_method_errors
 class CheckpointPolicies:
     """Policies that select the values that a checkpoint saves instead of recomputing them."""
 

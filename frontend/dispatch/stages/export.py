@@ -17,6 +17,7 @@ from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.numpy_conversion import abstract_of
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.dispatch.jit import jit
 from shardir.frontend.dispatch.stages.dialects import stablehlo_text
 from shardir.frontend.dispatch.stages.exported_call import (
@@ -52,6 +53,7 @@ SIGNATURE = b"shardir-export-1\n"
 """The first bytes of a serialized program."""
 
 
+@with_method_errors
 @dataclass(frozen=True, eq=False)
 class Exported(WithAbsentMembers):
     """A program that `export` or `deserialize` returned."""

@@ -14,6 +14,7 @@ from shardir.frontend.absent_members import raise_unknown_member
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.device_transfer import device_put
 from shardir.frontend.arrays.signature import ShapeDtypeStruct
+from shardir.frontend.call_signatures import with_method_errors, with_signature_errors
 from shardir.frontend.config import resolve_pipeline
 from shardir.frontend.dispatch.programs.donation import run_with_donation
 from shardir.frontend.dispatch.programs.runnable import Runnable
@@ -129,6 +130,7 @@ class Lowered(InspectedProgram):
         ]
         return tree.unflatten(self.out_tree, structs)
 
+    @with_signature_errors
     def cost_analysis(self) -> dict[str, int]:
         """Return the cost of one run of the traced program, before it is partitioned.
 
@@ -176,6 +178,7 @@ class Lowered(InspectedProgram):
         return leaves
 
 
+@with_method_errors
 @final
 class Compiled(Printed):
     """A function compiled for given arguments. Call it with such arguments."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias, final, runtime_checkable
 
 from shardir.frontend.absent_members import WithAbsentMembers
+from shardir.frontend.call_signatures import with_method_errors
 from shardir.frontend.dispatch.stages.stages import Lowered
 from shardir.frontend.dispatch.stages.typed_module import TypedModule
 from shardir.frontend.pytree import tree
@@ -14,6 +15,7 @@ CompilerOptions: TypeAlias = Mapping[str, str | bool]
 """Options of compilers by name."""
 
 
+@with_method_errors
 @final
 class Traced(WithAbsentMembers):
     """A function traced for given arguments, the result of `jit(f).trace(*args)`."""

@@ -10,6 +10,7 @@ from shardir.errors import OperationTypeError, ShardirError, count_noun
 from shardir.frontend.argument_checks import as_items, check_integers
 from shardir.frontend.argument_errors import with_argument_errors
 from shardir.frontend.arrays.array_types import ArrayLike, DTypeLike
+from shardir.frontend.call_signatures import with_constructor_errors
 from shardir.frontend.dispatch.eager import public
 from shardir.frontend.numpy.tracer_helpers.product_precision import check_precision
 from shardir.frontend.quoting import brief
@@ -25,6 +26,7 @@ Pads = tuple[tuple[int, int], ...]
 Spec = tuple[int, ...]
 
 
+@with_constructor_errors
 class ConvDimensionNumbers(NamedTuple):
     """The positions of the dimensions of operand, filter and result.
 

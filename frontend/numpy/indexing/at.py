@@ -11,7 +11,7 @@ import numpy as np
 from shardir.frontend.argument_checks import check_flag, is_one_of
 from shardir.frontend.arrays.array_types import ArrayLike
 from shardir.frontend.arrays.operators import Operators, immutable_error
-from shardir.frontend.call_signatures import call_user_function
+from shardir.frontend.call_signatures import call_user_function, with_method_errors
 from shardir.frontend.dispatch.composed import composed_function
 from shardir.frontend.dispatch.traced_calls import array_result
 from shardir.frontend.errors import ArgumentError, ShapeError, UnknownMethod
@@ -57,6 +57,7 @@ class At:
         return f"At({self._array!r})"
 
 
+@with_method_errors
 @final
 class IndexedUpdate:
     """The object `x.at[index]`, which reads a part of an array or updates it in a copy.
@@ -175,6 +176,8 @@ class IndexedUpdate:
         )
 
     def _apply_update(self, op: str, values: ArrayLike, options: dict[str, PyTree]) -> Tracer:
+        if not options:
+            return _update(self._array, self._index, values, op, None, True)
         return call_with_out_sharding(
             options.get("out_sharding"),
             _update,

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from shardir.frontend.arrays.array_types import DTypeLike
+from shardir.frontend.call_signatures import with_constructor_errors
 from shardir.frontend.errors import ArgumentError
 from shardir.frontend.quoting import brief
 from shardir.frontend.source_locations import with_location
@@ -16,6 +17,7 @@ from shardir.frontend.tracing.promotion import dtype_of
 from shardir.ops.contraction.product_dtypes import ALGORITHMS, AlgorithmDtypes
 
 
+@with_constructor_errors
 class DotAlgorithm(NamedTuple):
     """The element types and the number of products by which a product is computed.
 
