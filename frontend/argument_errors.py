@@ -69,9 +69,6 @@ def raise_argument_error(
 def raise_memory_error(name: str, error: MemoryError) -> NoReturn:
     """Raise `OutOfMemoryError` for a constant of a call of `name` that the host cannot allocate."""
     if isinstance(error, ShardirError):
-        # The same object, because it also states whether execution had started.
-        if not has_location(str(error)):
-            error.args = (with_location(str(error)),)
         raise error
     reason = f": {error}" if str(error) else ""
     raise OutOfMemoryError(

@@ -25,11 +25,11 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from shardir.errors import HIDDEN_FRAMES_NOTE, ShardirError
+from shardir.errors import HIDDEN_FRAMES_NOTE, OutOfMemoryError, ShardirError
 from shardir.frontend.call_signatures import check_entered, register_checking_wrapper
 from shardir.frontend.config import config
 from shardir.frontend.pytree_types import UserFunction
-from shardir.frontend.source_locations import is_internal_code
+from shardir.frontend.source_locations import has_location, is_internal_code, with_location
 from shardir.ir.location import running_ipython
 
 Function = TypeVar("Function", bound=UserFunction)
@@ -42,6 +42,17 @@ _boundary_codes: set[CodeType] = set()
 
 
 def hide_own_frames(error: Exception) -> None:
+    """Remove the frames of this package from an error that leaves a public function.
+
+    The message of an error of memory, which the backends raise, gets the user's line.
+    """
+    if isinstance(error, OutOfMemoryError) and not has_location(str(error)):
+        # The same object, because it also states whether execution had started.
+        error.args = (with_location(str(error)),)
+    _remove_own_frames(error)
+
+
+def _remove_own_frames(error: Exception) -> None:
     """Remove the frames of this package from the tracebacks of an error, its cause and its context.
 
     The function changes nothing if the error is a bug of this package, if the setting `traceback`
@@ -131,7 +142,7 @@ def _filter_uncaught(error: BaseException, place: TracebackType | None) -> Trace
     """Return the traceback of an uncaught exception without the frames of this package."""
     if not isinstance(error, Exception) or error.__traceback__ is not place:
         return place
-    hide_own_frames(error)
+    _remove_own_frames(error)
     return error.__traceback__
 
 

@@ -13,14 +13,12 @@ import shardir as sd
 from shardir import NamedSharding, PartitionSpec as P, lax, numpy as snp, optim, random
 from shardir.errors import (
     OperationTypeError,
-    OutOfMemoryError,
     PipelineError,
     ShardirError,
 )
 from shardir.frontend.argument_errors import (
     locate_errors,
     raise_argument_error,
-    raise_memory_error,
     with_argument_errors,
 )
 from shardir.frontend.errors import (
@@ -445,13 +443,6 @@ def test_an_error_about_no_argument_keeps_its_text() -> None:
 
     with pytest.raises(NotAnArrayError, match=r"^the result is no array"):
         with_argument_errors(broken)(X)
-
-
-def test_an_error_of_memory_keeps_its_state() -> None:
-    error = OutOfMemoryError("no memory for 4.0 PiB")
-    with pytest.raises(OutOfMemoryError, match=r"^no memory for 4\.0 PiB\n") as caught:
-        raise_memory_error("exp", error)
-    assert caught.value is error
 
 
 def test_errors_of_properties_propagate_unchanged() -> None:

@@ -11,7 +11,6 @@ import shardir.scipy.linalg
 import shardir.scipy.special
 import shardir.tree_util
 from shardir.errors import OperationTypeError, OutOfMemoryError, ShardirError
-from shardir.frontend.argument_errors import raise_memory_error
 from shardir.frontend.errors import (
     ArgumentError,
     IndexingError,
@@ -19,6 +18,7 @@ from shardir.frontend.errors import (
     ShardingError,
     StructureError,
 )
+from shardir.frontend.tracebacks import traceback_boundary
 from tests.error_assertions import error_line
 
 sd: Any = shardir
@@ -408,8 +408,13 @@ def test_svd_uses_the_truth_value_of_full_matrices(flag: Any, columns: int) -> N
 def test_an_error_of_memory_keeps_its_state_and_one_location(message: str) -> None:
     error = OutOfMemoryError(message)
     error.has_started = True
+
+    @traceback_boundary
+    def fail() -> None:
+        raise error
+
     with pytest.raises(OutOfMemoryError) as caught:
-        raise_memory_error("sin", error)
+        fail()
     assert caught.value is error
     assert error.has_started
     assert str(error).count(" --> ") == 1

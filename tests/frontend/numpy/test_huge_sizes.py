@@ -15,7 +15,22 @@ CONSTANTS: dict[str, Callable[[], Any]] = {
     "pad": lambda: snp.pad(snp.ones(4), 10**14, mode="linear_ramp"),
     "repeat": lambda: snp.repeat(snp.ones(4), np.array([10**14] * 4)),
 }
+HUGE = 2**45
+HUGE_VIEW = np.broadcast_to(np.float32(1), (HUGE,))
 RESULTS: dict[str, Callable[[], Any]] = {
+    "zeros": lambda: snp.zeros(HUGE),
+    "empty": lambda: snp.empty(HUGE),
+    "ones": lambda: snp.ones(HUGE),
+    "zeros_like": lambda: snp.zeros_like(sd.ShapeDtypeStruct((HUGE,), "float32")),
+    "asarray": lambda: snp.asarray(HUGE_VIEW),
+    "array": lambda: snp.array(HUGE_VIEW),
+    "device_put": lambda: sd.device_put(HUGE_VIEW),
+    "device_put with a sharding": lambda: sd.device_put(
+        HUGE_VIEW, sd.NamedSharding(sd.make_mesh((2,), "x"), sd.P("x"))
+    ),
+    "jit": lambda: sd.jit(lambda: snp.ones(HUGE))(),
+    "compiled": lambda: sd.jit(lambda: snp.ones(HUGE)).lower().compile()(),
+    "vmap": lambda: sd.vmap(lambda x: snp.ones(HUGE) * x)(snp.ones(4)),
     "linspace": lambda: snp.linspace(0, 1, 2**53),
     "wrap": lambda: snp.pad(snp.ones(4), 10**14, mode="wrap"),
     "dilated image": lambda: lax.conv_general_dilated(
@@ -47,9 +62,14 @@ def test_error_names_the_call_whose_constants_do_not_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RESULTS)
-def test_results_that_exceed_memory_are_errors(name: str) -> None:
-    with pytest.raises(OutOfMemoryError, match=r"^no memory for (more than )?\d+\.\d [TP]iB: "):
+def test_results_that_exceed_memory_are_errors_with_the_line_of_the_call(name: str) -> None:
+    with pytest.raises(
+        OutOfMemoryError,
+        match=r"^no memory for (more than )?\d+\.\d [TP]iB: [^\n]*\n"
+        r" +--> .*test_huge_sizes\.py:\d+:\d+\n",
+    ) as caught:
         RESULTS[name]()
+    assert str(caught.value).count(" --> ") == 1
 
 
 @pytest.mark.parametrize("name", UNADDRESSABLE)
