@@ -122,6 +122,50 @@ def test_derivatives_at_bounds_agree_with_jax(name: str, cotangent: float) -> No
     np.testing.assert_array_equal(*by_jvp)
 
 
+POINTS = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 3, -3, 6, -6, 0.5, 100, -100, 1e30, -1e30], "f"
+)
+"""Bounds, zeros, infinities, NaN, and numbers whose exponentials overflow."""
+DIFFERENCES: dict[tuple[str, int], tuple[float, ...]] = {
+    ("relu", 1): (np.nan,),
+    ("relu6", 1): (np.nan,),
+    ("hard_sigmoid", 1): (np.nan,),
+    ("hard_silu", 2): (np.nan,),
+    ("celu", 2): (0.0, -0.0),
+    ("log1mexp", 1): (-np.inf, -100, -1e30),
+    ("log1mexp", 2): (-0.0, np.inf, -np.inf, 100, -100, 1e30, -1e30),
+}
+"""The points at which the derivative of an order is not that of JAX; `docs/numerics.md` states
+these differences."""
+ACTIVATIONS = (*NAMES, "log1mexp", "sparse_plus", "sparse_sigmoid", "tanh")
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_derivatives_at_special_points_agree_with_jax(name: str) -> None:
+    require("jax")
+    import jax
+
+    exact = partial(jax.nn.gelu, approximate=False)
+    theirs = exact if name == "gelu exact" else getattr(jax.nn, name)
+    for order in (0, 1, 2):
+        found = derivatives_at_points(sd, activation(name), order)
+        expected = derivatives_at_points(jax, theirs, order)
+        differs = ~np.isclose(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True).all(0)
+        known = np.array(DIFFERENCES.get((name, order), ()), "f")
+        assert POINTS[differs].tobytes() == known.tobytes(), (order, POINTS[differs])
+
+
+def derivatives_at_points(package: Any, function: Any, order: int) -> list[Any]:
+    """Return the derivatives of an order at the points in reverse and in forward mode, the second
+    ones over reverse mode."""
+    if order == 0:
+        return [np.asarray(function(POINTS))] * 2
+    if order == 2:
+        function = package.grad(function)
+    forward = package.jvp(package.vmap(function), (POINTS,), (np.ones_like(POINTS),))[1]
+    return [np.asarray(package.vmap(package.grad(function))(POINTS)), np.asarray(forward)]
+
+
 @pytest.mark.parametrize(("name", "slope"), [("relu", 1), ("relu6", 1), ("hard_sigmoid", 1 / 6)])
 def test_derivatives_at_nan_are_those_of_positive_numbers(name: str, slope: float) -> None:
     """The mask of the derivative is that of the value, so that programs save one mask."""
