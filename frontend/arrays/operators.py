@@ -234,16 +234,6 @@ class Operators(ArrayBase):
         )
         return self.dtype
 
-    @property
-    def itemsize(self) -> int:
-        """The size of one element in bytes."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """The size of all elements of the global array in bytes."""
-        return self.size * self.itemsize
-
     __add__, __radd__ = _binary("add"), _binary("add", swapped=True)
     __sub__, __rsub__ = _binary("subtract"), _binary("subtract", swapped=True)
     __mul__, __rmul__ = _binary("multiply"), _binary("multiply", swapped=True)

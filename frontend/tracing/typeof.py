@@ -8,7 +8,7 @@ from shardir._imports.lazy_import import lazy_import
 from shardir.frontend.absent_members import WithAbsentMembers
 from shardir.frontend.argument_checks import canonicalize_shape
 from shardir.frontend.argument_errors import with_argument_errors
-from shardir.frontend.arrays.abstract_value import AbstractValue
+from shardir.frontend.arrays.abstract_value import AbstractValue, ArraySizes
 from shardir.frontend.arrays.array import Array
 from shardir.frontend.arrays.array_types import DTypeLike
 from shardir.frontend.arrays.float0 import FLOAT0
@@ -39,7 +39,7 @@ else:
 
 @with_method_errors
 @dataclass(frozen=True, slots=True, repr=False, init=False)
-class ShapedArray(WithAbsentMembers):
+class ShapedArray(ArraySizes, WithAbsentMembers):
     """The type of an array: `str` returns `float32[8@x,4@y]`.
 
     The text states the axes of type `AxisType.Explicit` that shard each dimension, after `V:` the
@@ -93,29 +93,6 @@ class ShapedArray(WithAbsentMembers):
     def abstract(self) -> AbstractValue:
         """The abstract value: shape, element type and weakness."""
         return AbstractValue(TensorType(self.shape, dtype_of(self.dtype)), self.weak_type)
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """The number of elements of the global array."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
-
-    @property
-    def itemsize(self) -> int:
-        """The size of one element in bytes."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """The size of all elements of the global array in bytes."""
-        return self.size * self.itemsize
 
     def to_tangent_aval(self) -> "ShapedArray":
         """Return the type of a tangent: of integers, the empty type `float0`."""
