@@ -70,12 +70,12 @@ from shardir.passes.pipeline import (
 from shardir.text.printer import print_module
 
 if TYPE_CHECKING:
-    from shardir.frontend.dispatch.programs import nan_check
+    from shardir.frontend.dispatch.programs import nonfinite_check
     from shardir.frontend.dispatch.programs.lowering import LoweredProgram
     from shardir.frontend.pipelines import pipeline_compilation
 else:
     pipeline_compilation = lazy_import("shardir.frontend.pipelines.pipeline_compilation")
-    nan_check = lazy_import("shardir.frontend.dispatch.programs.nan_check")
+    nonfinite_check = lazy_import("shardir.frontend.dispatch.programs.nonfinite_check")
 
 
 def default_pipeline(plan: "LoweredProgram | None" = None) -> Pipeline:
@@ -308,9 +308,9 @@ class Runnable:
         """Run, and raise `NanError` if a result has NaN."""
         main = self.plan.module.main
         captured = list(self._nan_captures)[: len(main.body.params) - len(leaves)]
-        arguments = nan_check.read_arguments([*leaves, *captured], main)
+        arguments = nonfinite_check.read_arguments([*leaves, *captured], main)
         results = self(leaves, nans_checked=True)
-        nan_check.check_results(results, main, arguments)
+        nonfinite_check.check_results(results, main, arguments)
         return results
 
     @locate_errors

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shardir as sd
-from shardir.frontend.dispatch.programs import compilation, nan_check
+from shardir.frontend.dispatch.programs import compilation, nonfinite_check
 
 MODULE = sd.jit(lambda x: x + 1).lower(np.zeros(3, np.float32)).compile().module
 
@@ -50,7 +50,7 @@ def test_results_of_other_processes_are_not_searched_for_nan() -> None:
 
     type = MODULE.main.body.returns[0].type
     remote: Any = SimpleNamespace(type=type, is_fully_addressable=False, read=read)
-    nan_check.check_results([remote], MODULE.main, [])
+    nonfinite_check.check_results([remote], MODULE.main, [])
 
 
 def test_programs_of_other_devices_are_compiled_by_their_backend(

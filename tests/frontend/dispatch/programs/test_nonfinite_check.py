@@ -42,7 +42,7 @@ def test_the_error_names_the_operation_and_its_line() -> None:
     assert str(caught.value).splitlines() == [
         "the result of logarithm has NaN; the first operation that makes NaN is "
         "%z = log(%y) : f32[2]",
-        f"  --> tests/frontend/dispatch/programs/test_nan_check.py:{line}:9",
+        f"  --> tests/frontend/dispatch/programs/test_nonfinite_check.py:{line}:9",
         "   |",
         f"{line} | z = jnp.log(y)  # the logarithm",
         "   |     ^",
