@@ -287,6 +287,13 @@ class Config:
         return bool(_read_setting("debug_nans"))
 
     @property
+    def debug_infs(self) -> bool:
+        """True if a result with an infinity is an error, as `debug_nans` does for NaN (no;
+        `SHARDIR_DEBUG_INFS`).
+        """
+        return bool(_read_setting("debug_infs"))
+
+    @property
     def native_dispatch(self) -> bool:
         """True if the C extension, where it is installed, runs calls whose signature was seen
         before (yes; `SHARDIR_NATIVE_DISPATCH`).
@@ -446,6 +453,12 @@ checking_leaks = check_tracer_leaks
 def debug_nans(enabled: bool = True) -> AbstractContextManager[None]:
     """Return a context manager that sets whether a result with NaN is an error."""
     return config(debug_nans=enabled)
+
+
+@with_signature_errors
+def debug_infs(enabled: bool = True) -> AbstractContextManager[None]:
+    """Return a context manager that sets whether a result with an infinity is an error."""
+    return config(debug_infs=enabled)
 
 
 @with_signature_errors

@@ -24,6 +24,10 @@ class NanError(ShardirError, FloatingPointError):
     """A result has NaN, and the setting `debug_nans` is on."""
 
 
+class InfinityError(ShardirError, FloatingPointError):
+    """A result has an infinity, and the setting `debug_infs` is on."""
+
+
 class UnknownSetting(ShardirError, AttributeError):
     """A setting does not exist."""
 

@@ -92,6 +92,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("log_compiles", False, "SHARDIR_LOG_COMPILES", as_switch, affects_programs=False),
         Setting("check_tracer_leaks", False, "SHARDIR_CHECK_TRACER_LEAKS", as_switch),
         Setting("debug_nans", False, "SHARDIR_DEBUG_NANS", as_switch),
+        Setting("debug_infs", False, "SHARDIR_DEBUG_INFS", as_switch),
         Setting("traceback", "short", "SHARDIR_TRACEBACK", as_traceback, affects_programs=False),
         Setting(
             "native_dispatch",

@@ -27,7 +27,8 @@ REASONS = {
         jax.numpy.negative(where) jax.numpy.subtract(out) jax.numpy.subtract(where)
     """,
     "The argument is positional; its name is that of the setting.": """
-        jax.check_tracer_leaks(new_val) jax.debug_nans(new_val) jax.default_device(new_val)
+        jax.check_tracer_leaks(new_val) jax.debug_infs(new_val) jax.debug_nans(new_val)
+        jax.default_device(new_val)
         jax.default_matmul_precision(new_val)
         jax.default_prng_impl(new_val) jax.enable_custom_prng(new_val) jax.enable_x64(new_val)
         jax.legacy_prng_key(new_val) jax.log_compiles(new_val)

@@ -106,7 +106,7 @@ ABSENT_NAMES: dict[str, str] = {
     """,
     "the setting checks programs, and shardir acts as its default value in JAX states; leave it "
     "out": """
-        debug_infs debug_key_reuse dtypes.TypePromotionError numpy_dtype_promotion
+        debug_key_reuse dtypes.TypePromotionError numpy_dtype_promotion
         numpy_rank_promotion transfer_guard
         transfer_guard_device_to_device transfer_guard_device_to_host
         transfer_guard_host_to_device

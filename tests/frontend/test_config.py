@@ -36,7 +36,8 @@ KNOWN = (
     "verify, uneven, on_fallback, grad_reduce_dtype, explicit_sharding, "
     "check_static_indices, shardy_exact, passes, machine, isolated, gather, "
     "check_replicated_inputs, shown_platform, "
-    "num_gpu_devices, log_compiles, check_tracer_leaks, debug_nans, traceback, native_dispatch"
+    "num_gpu_devices, log_compiles, check_tracer_leaks, debug_nans, debug_infs, "
+    "traceback, native_dispatch"
 )
 
 
@@ -58,7 +59,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         "check_static_indices=True, shardy_exact=False, passes=None, machine=None, "
         "isolated=False, gather=False, check_replicated_inputs=True, "
         "shown_platform='cpu', num_gpu_devices=None, "
-        "log_compiles=False, check_tracer_leaks=False, debug_nans=False, "
+        "log_compiles=False, check_tracer_leaks=False, debug_nans=False, debug_infs=False, "
         "traceback='short', native_dispatch=True)"
     )
 
@@ -165,6 +166,7 @@ def test_every_setting_has_a_context_manager(tmp_path: Path) -> None:
             ("num_gpu_devices", None),
             ("check_tracer_leaks", False),
             ("debug_nans", False),
+            ("debug_infs", False),
         )
     with dump_dir(tmp_path):
         assert config.dump_dir == str(tmp_path)

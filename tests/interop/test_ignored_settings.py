@@ -28,8 +28,8 @@ def run(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "setting"),
     [
-        ("jax.config.update('jax_debug_infs', True)", "jax_debug_infs=True"),
-        ("with jax.debug_infs(True): pass", "jax_debug_infs=True"),
+        ("jax.config.update('jax_debug_key_reuse', True)", "jax_debug_key_reuse=True"),
+        ("with jax.debug_key_reuse(True): pass", "jax_debug_key_reuse=True"),
         ("with jax.transfer_guard('disallow'): pass", "jax_transfer_guard='disallow'"),
         (
             "jax.config.update('jax_transfer_guard_host_to_device', 'log')",

@@ -5,5 +5,5 @@ returns arrays.
 Start at `lowering.py`, which puts a traced function on one mesh; `compilation.py` compiles the
 partitioned module, `pass_observers.py` observes the passes, and `runnable.py` runs the program.
 `view_launch.py` and `donation.py` are special launches; `nonfinite_check.py` searches the origin of
-NaN.
+NaN and infinities.
 """

@@ -1,16 +1,19 @@
-"""The setting `debug_nans`: an error that names the operation from which NaN comes.
+"""The settings `debug_nans` and `debug_infs`: an error that names the operation from which NaN or
+an infinity comes.
 
-The results of each call are examined. If there is a NaN, the reference interpreter runs the traced
-program on the same arguments until the first value that has one.
+The results of each call are examined. If one has such a number, the reference interpreter runs the
+traced program on the same arguments until the first value that has one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from shardir.errors import InterpretError
 from shardir.frontend.arrays.array import Array
-from shardir.frontend.errors import NanError
+from shardir.frontend.config import config
+from shardir.frontend.errors import InfinityError, NanError
 from shardir.frontend.source_locations import underline, with_location
 from shardir.interpret.interpreter import Environment, run_block
 from shardir.ir.dtypes import NumpyArray
@@ -20,20 +23,49 @@ from shardir.ir.types import INEXACT
 Elements = NumpyArray
 
 
-class _FoundNan(Exception):
-    """The first value with NaN."""
+@dataclass(frozen=True)
+class NumberCheck:
+    """A kind of numbers that results must not have."""
+
+    name: str
+    """The name of the numbers in errors."""
+    find: Callable[[Elements], Elements]
+    """Returns where an array has such numbers."""
+    error: type[NanError | InfinityError]
+
+    def has_numbers(self, dtype: str, elements: Elements) -> bool:
+        """Return whether elements of type `dtype` have such numbers."""
+        return dtype in INEXACT and bool(self.find(elements).any())
+
+
+NAN_CHECK = NumberCheck("NaN", np.isnan, NanError)
+INFINITY_CHECK = NumberCheck("an infinity", np.isinf, InfinityError)
+
+
+def active_checks() -> tuple[NumberCheck, ...]:
+    """Return the checks that the settings request."""
+    requested = (config.debug_nans, NAN_CHECK), (config.debug_infs, INFINITY_CHECK)
+    return tuple(check for is_requested, check in requested if is_requested)
+
+
+class _FoundValue(Exception):
+    """The first value with a number that results must not have."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
 
 
-class _WatchedValues(Environment):
-    """The values of a run; setting one that has NaN raises `_FoundNan`."""
+def _watched_values(check: NumberCheck) -> type[Environment]:
+    """Return the class of the values of a run; setting one that fails the check raises
+    `_FoundValue`."""
 
-    def __setitem__(self, value: Value, array: Elements) -> None:
-        if value.type.dtype in INEXACT and np.isnan(array).any():
-            raise _FoundNan(value)
-        super().__setitem__(value, array)
+    class WatchedValues(Environment):
+        def __setitem__(self, value: Value, array: Elements) -> None:
+            if check.has_numbers(value.type.dtype, array):
+                raise _FoundValue(value)
+            super().__setitem__(value, array)
+
+    return WatchedValues
 
 
 def read_arguments(leaves: Sequence[object], function: Function) -> list[Elements]:
@@ -44,41 +76,41 @@ def read_arguments(leaves: Sequence[object], function: Function) -> list[Element
     ]
 
 
-def check_results(results: Sequence[Array], function: Function, arguments: list[Elements]) -> None:
-    """Raise `NanError` if a result of the traced `function` has NaN."""
+def check_results(
+    check: NumberCheck, results: Sequence[Array], function: Function, arguments: list[Elements]
+) -> None:
+    """Raise the error of `check` if a result of the traced `function` fails it."""
     for number, result in enumerate(results):
-        if (
-            result.type.dtype in INEXACT
-            and result.is_fully_addressable
-            and np.isnan(result.read_total()).any()
+        if result.is_fully_addressable and check.has_numbers(
+            result.type.dtype, result.read_total()
         ):
             which = f"result {number} of {function.name}" if len(results) > 1 else ""
-            raise _nan_error(which or f"the result of {function.name}", function, arguments)
+            which = which or f"the result of {function.name}"
+            raise check.error(_describe_origin(check, which, function, arguments))
 
 
-def _nan_error(which: str, function: Function, arguments: list[Elements]) -> NanError:
-    params = function.body.params
+def _describe_origin(
+    check: NumberCheck, which: str, function: Function, arguments: list[Elements]
+) -> str:
+    """Return the message for the result `which`, with the location of the origin."""
+    params, text = function.body.params, f"{which} has {check.name}"
     for param, array in zip(params, arguments, strict=True):
-        if param.type.dtype in INEXACT and np.isnan(array).any():
-            return NanError(
-                with_location(f"{which} has NaN, and so has the argument %{param.name}")
-            )
-    values = _WatchedValues(zip(params, arguments, strict=True))
+        if check.has_numbers(param.type.dtype, array):
+            return with_location(f"{text}, and so has the argument %{param.name}")
+    values = _watched_values(check)(zip(params, arguments, strict=True))
     try:
         for _ in run_block(function.body, values):
             break  # The devices of a mesh are needed, which traced programs do not contain.
-    except _FoundNan as found:
+    except _FoundValue as found:
         op = _definition(function, found.value)
         line = str(op).splitlines()[0].removesuffix(" {")
-        text = f"{which} has NaN; the first operation that makes NaN is {line}"
-        return NanError(text if op.loc is None else f"{text}\n{underline(op.loc)}")
+        text += f"; the first operation that makes {check.name} is {line}"
+        return text if op.loc is None else f"{text}\n{underline(op.loc)}"
     except InterpretError as error:
-        return NanError(with_location(f"{which} has NaN; its origin is unknown: {error}"))
-    return NanError(
-        with_location(
-            f"{which} has NaN, which the reference interpreter does not find; verify the passes "
-            "with config(verify=True)"
-        )
+        return with_location(f"{text}; its origin is unknown: {error}")
+    return with_location(
+        f"{text}, which the reference interpreter does not find; verify the passes with "
+        "config(verify=True)"
     )
 
 

@@ -174,8 +174,9 @@ class Runnable:
         self._compared_captures = captured if self._inputs is not None else ()
         self._captured: list[Sequence[Buffer]] = []
         self._captured_storage: list[Storage] = []
-        self._checks_nans = config.debug_nans
-        self._nan_captures = captured if self._checks_nans else ()
+        has_checks = config.debug_nans or config.debug_infs
+        self._number_checks = nonfinite_check.active_checks() if has_checks else ()
+        self._checked_captures = captured if has_checks else ()
         self.launch: Launch | None = None
         """The native launch, for arrays that need no conversion or resharding."""
         self.results_are_views = False
@@ -210,7 +211,7 @@ class Runnable:
             launch = view_launch.view_launch(self.plan.module.main, self._result_signatures)
         self.results_are_views = launch is not None
         # Without a launch, no call cache repeats calls without this object.
-        if not self._checks_nans:
+        if not self._number_checks:
             self.launch = launch or executable.launcher(
                 Array, self._result_signatures, self._captured_storage
             )
@@ -264,10 +265,10 @@ class Runnable:
             self._shard_executable = made
             self._device_executable = made if isinstance(made, DeviceExecutable) else None
 
-    def __call__(self, leaves: list[PyTree], nans_checked: bool = False) -> list[Array]:
+    def __call__(self, leaves: list[PyTree], has_checks: bool = True) -> list[Array]:
         """Run on arrays, NumPy arrays and numbers; committed arguments must fit the program."""
-        if self._checks_nans and not nans_checked:
-            return self._run_with_nan_check(leaves)
+        if self._number_checks and has_checks:
+            return self._run_with_number_checks(leaves)
         check = None if self._inputs is None else self._check_inputs(self._inputs, leaves)
         if self.launch is not None:
             made = self.launch(leaves)
@@ -304,13 +305,14 @@ class Runnable:
             for (signature, sharding), parts in zip(self._result_signatures, outs, strict=True)
         ]
 
-    def _run_with_nan_check(self, leaves: list[object]) -> list[Array]:
-        """Run, and raise `NanError` if a result has NaN."""
+    def _run_with_number_checks(self, leaves: list[object]) -> list[Array]:
+        """Run, and raise an error if a result has numbers that the settings forbid."""
         main = self.plan.module.main
-        captured = list(self._nan_captures)[: len(main.body.params) - len(leaves)]
+        captured = list(self._checked_captures)[: len(main.body.params) - len(leaves)]
         arguments = nonfinite_check.read_arguments([*leaves, *captured], main)
-        results = self(leaves, nans_checked=True)
-        nonfinite_check.check_results(results, main, arguments)
+        results = self(leaves, has_checks=False)
+        for check in self._number_checks:
+            nonfinite_check.check_results(check, results, main, arguments)
         return results
 
     @locate_errors

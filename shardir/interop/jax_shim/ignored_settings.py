@@ -111,7 +111,6 @@ _TRANSFER_GUARD = Check(("allow",), ("log", "disallow", "log_explicit", "disallo
 
 CHECKS: Final[Mapping[str, Check]] = {
     "jax_array_garbage_collection_guard": Check(("allow",), ("log", "fatal")),
-    "jax_debug_infs": _SWITCH,
     "jax_debug_key_reuse": _SWITCH,
     "jax_disallow_mesh_context_manager": _SWITCH,
     "jax_error_checking_behavior_divide": _ERROR_CHECK,

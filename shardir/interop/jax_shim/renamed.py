@@ -122,7 +122,6 @@ CONTAINER_MODULES = frozenset(
 """Modules of JAX that exist only as containers of names in `MOVED_NAMES`."""
 
 IGNORED_SETTING_CONTEXTS: Mapping[str, tuple[str] | tuple[str, bool]] = {
-    "jax.debug_infs": ("jax_debug_infs",),
     "jax.debug_key_reuse": ("jax_debug_key_reuse",),
     "jax.enable_checks": ("jax_enable_checks",),
     "jax.numpy_dtype_promotion": ("jax_numpy_dtype_promotion",),

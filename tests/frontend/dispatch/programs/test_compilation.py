@@ -50,7 +50,7 @@ def test_results_of_other_processes_are_not_searched_for_nan() -> None:
 
     type = MODULE.main.body.returns[0].type
     remote: Any = SimpleNamespace(type=type, is_fully_addressable=False, read=read)
-    nonfinite_check.check_results([remote], MODULE.main, [])
+    nonfinite_check.check_results(nonfinite_check.NAN_CHECK, [remote], MODULE.main, [])
 
 
 def test_programs_of_other_devices_are_compiled_by_their_backend(

@@ -1,4 +1,4 @@
-"""`debug_nans` names the first operation that makes NaN, and its line."""
+"""`debug_nans` and `debug_infs` name the first operation that makes NaN or an infinity."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 
 import shardir
 import shardir.numpy as jnp
-from shardir.frontend.errors import NanError
+from shardir.frontend.errors import InfinityError, NanError
 from shardir.sharding import NamedSharding, PartitionSpec as P
 
 LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
@@ -130,3 +130,59 @@ def test_one_of_several_results() -> None:
 
     with pytest.raises(NanError, match=r"^result 3 of f has NaN; the first operation that makes"):
         shardir.jit(f)(np.array([1.0, np.inf], np.float32))
+
+
+INF = np.array([1.0, np.inf], np.float32)
+
+
+def reciprocal(x: Any) -> Any:
+    y = 1 / x  # the reciprocal
+    return y * 2
+
+
+def test_the_error_names_the_operation_that_makes_an_infinity() -> None:
+    with shardir.config(debug_nans=False, debug_infs=True):
+        assert np.isnan(shardir.jit(logarithm)(X))
+        with pytest.raises(InfinityError) as caught:
+            shardir.jit(reciprocal)(np.array([1.0, 0.0], np.float32))
+    line = line_of("the reciprocal")
+    indent = " " * len(str(line))
+    assert str(caught.value).splitlines() == [
+        "the result of reciprocal has an infinity; the first operation that makes an infinity is "
+        "%y = div(%0, %x) : f32[2]",
+        f"{indent}--> tests/frontend/dispatch/programs/test_nonfinite_check.py:{line}:9",
+        f"{indent} |",
+        f"{line} | y = 1 / x  # the reciprocal",
+        f"{indent} |     ^",
+    ]
+    assert isinstance(caught.value, FloatingPointError)
+
+
+def test_infinities_inside_of_a_program_are_no_error() -> None:
+    with shardir.debug_infs():
+        masked = shardir.jit(lambda x: jnp.where(x > 1, x, -np.inf).max())
+        assert masked(jnp.asarray([1.0, 2.0])) == 2
+
+
+def test_an_infinity_in_shard_map_and_in_an_argument() -> None:
+    mesh = shardir.make_mesh((2,), ("data",))
+    f = shardir.shard_map(reciprocal, mesh=mesh, in_specs=P("data"), out_specs=P("data"))
+    with shardir.debug_infs():
+        with pytest.raises(InfinityError, match=r"makes an infinity is %\w+ = div\("):
+            shardir.jit(f)(np.array([1.0, 0.0], np.float32))
+        with pytest.raises(InfinityError) as caught:
+            shardir.jit(lambda x: x + 1)(INF)
+    first = str(caught.value).splitlines()[0]
+    assert first == "the result of lambda has an infinity, and so has the argument %x"
+
+
+def test_both_settings_find_their_own_numbers() -> None:
+    with shardir.debug_infs():
+        with pytest.raises(NanError, match="the first operation that makes NaN is"):
+            shardir.jit(lambda x: (x - 1, x - x))(INF)
+        with pytest.raises(InfinityError, match=r"^result 0 of lambda has an infinity, and so"):
+            shardir.jit(lambda x: (x - 1, x > 1))(INF)
+    f = shardir.jit(lambda x: x * 2)
+    assert f(INF)[1] == np.inf
+    with shardir.debug_infs(), pytest.raises(InfinityError):
+        f(INF)
