@@ -21,6 +21,7 @@ from shardir.backends.cpu.kernels.conv.depthwise_tile import (
     MAX_DEPTHWISE_CHECKED_DIMS,
     LaneLayout,
     TapRun,
+    TileShape,
 )
 from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_LINES_PER_TILE,
@@ -53,15 +54,18 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
     runs = work.sizes[3] // run.taps
     if work.out.dtype != arith.dtype and runs > RUNS_PER_TABLE:
         return _lower_with_wide_result(work, context, label)
-    height, width = _choose_tile_shape(lines[0], vectors, run, work.machine)
+    shape = _choose_tile_shape(lines, vectors, run, work.machine)
     run_dim = next((d for d, step in enumerate(lane.position_strides) if step), -1)
     count, taps = prod(loop.extent for loop in lines), work.sizes[3]
-    each = (0.25 * height * width + 2.0) / (height * width)
+    each = 0.25 + 2.0 / (shape.lines * shape.width)
     cost = count * (taps * vectors * each + 20.0)
     tasks = choose_task_count(cost, context.workers)
-    block = ceil(count / min(tasks, count) / height) * height
-    pieces = min(ceil(tasks / ceil(count / block)), ceil(vectors / width))
-    lanes = ceil(vectors / width / pieces) * width * many
+    tiles = ceil(count / shape.lines) * ceil(vectors / shape.width)
+    if shape.planes > 1 and tiles < min(tasks, context.workers):
+        shape = shape._replace(planes=1, has_partial_tiles=False)
+    block = ceil(count / min(tasks, count) / shape.lines) * shape.lines
+    pieces = min(ceil(tasks / ceil(count / block)), ceil(vectors / shape.width))
+    lanes = ceil(vectors / shape.width / pieces) * shape.width * many
     starts = work.patches.starts if work.patches else ()
     sizes = work.patches.sizes if work.patches else ()
     fields = {
@@ -75,12 +79,12 @@ def lower_depthwise(work: MatrixProduct, context: LoweringContext, label: str) -
     for d in range(MAX_DEPTHWISE_CHECKED_DIMS):
         fields[f"start_{d}"] = starts[d] if d < len(starts) else 0
         fields[f"size_{d}"] = sizes[d] if d < len(sizes) else 1
-    fields["row_stride"] = lines[0].lhs // run.line_pitch
-    fields["tap_stride"] = unrolled.rhs
-    for d, step in enumerate(lines[0].position_strides):
-        fields[f"row_step_{d}"] = step // run.line_pitch
-    layout = LaneLayout(len(starts), run_dim, lane.rhs == 0, lane.lhs // work.lhs.itemsize, times)
-    kernel = depthwise_kernel(work.lhs.dtype, work.out.dtype, height, width, layout, run)
+    fields |= _encode_strides(lines, run, shape) | {"tap_stride": unrolled.rhs}
+    row_dims = tuple(d for d, step in enumerate(lines[0].position_strides) if step and d != run_dim)
+    layout = LaneLayout(
+        len(starts), run_dim, row_dims, lane.rhs == 0, lane.lhs // work.lhs.itemsize, times
+    )
+    kernel = depthwise_kernel(work.lhs.dtype, work.out.dtype, shape, layout, run)
     record = encode_depthwise_record(fields, _encode_loops(lines), _encode_loops(inner[::-1]))
     return [Phase(kernel, record, ceil(count / block) * fields["lane_blocks"], cost, label)]
 
@@ -121,19 +125,35 @@ def _merge_columns_into_lanes(work: MatrixProduct) -> tuple[MatrixProduct, int]:
 
 
 def _choose_tile_shape(
-    line_loop: ProductLoop, vectors: int, run: TapRun, machine: HostDescription
-) -> tuple[int, int]:
+    lines: Sequence[ProductLoop], vectors: int, run: TapRun, machine: HostDescription
+) -> TileShape:
     """Return the lines that share the loaded right operand, and the vectors of lanes, that are
     computed together, as registers allow."""
     registers, most = (24, 4) if machine.has_many_registers else (8, 2)
-    if line_loop.rhs or line_loop.extent == 1:
-        most *= 2
-        return 1, _equal_parts(vectors, most)
+    extent = lines[0].extent
+    if lines[0].rhs or extent == 1:
+        return TileShape(1, 1, _equal_parts(vectors, 2 * most), False)
     if run.taps > 1:  # Lines share both operands.
-        height = _equal_parts(line_loop.extent, min(MAX_LINES_PER_TILE, registers))
-        return height, _equal_parts(vectors, max(1, min(registers // height, most)))
+        height = _equal_parts(extent, min(MAX_LINES_PER_TILE, registers))
+        # One sum more, for filters of 3 by 3 and 5 by 5 taps, leaves registers for the operands.
+        planes = _count_planes(lines, (registers + 1) // height) if height == extent else 1
+        most = max(1, min(registers // (planes * height), most))
+        whole = extent * (lines[1].extent if planes > 1 else 1)
+        return TileShape(planes, height, _equal_parts(vectors, most), whole % (planes * height) > 0)
     width = _equal_parts(vectors, most)
-    return _equal_parts(line_loop.extent, min(MAX_LINES_PER_TILE, registers // width)), width
+    height = _equal_parts(extent, min(MAX_LINES_PER_TILE, registers // width))
+    return TileShape(1, height, width, extent % height > 0)
+
+
+def _count_planes(lines: Sequence[ProductLoop], most: int) -> int:
+    """Return the lines of the second loop that a tile computes, at most `most`: one if they do not
+    share the right operand, or move along the dimension of the first loop."""
+    if len(lines) == 1 or lines[1].rhs:
+        return 1
+    strides = (loop.position_strides for loop in lines[:2])
+    if any(inner and outer for inner, outer in zip(*strides, strict=True)):
+        return 1
+    return _equal_parts(lines[1].extent, most)
 
 
 def _equal_parts(extent: int, most: int) -> int:
@@ -195,6 +215,18 @@ def _repeat_loop(loop: ProductLoop, count: int) -> ProductLoop:
         loop.extent // count, loop.lhs * count, loop.rhs * count, loop.out * count,
         tuple(step * count for step in loop.position_strides),
     )  # fmt: skip
+
+
+def _encode_strides(lines: Sequence[ProductLoop], run: TapRun, shape: TileShape) -> dict[str, int]:
+    """Return the fields of the strides of rows and planes."""
+    fields = {"row_stride": lines[0].lhs // run.line_pitch}
+    for d, step in enumerate(lines[0].position_strides):
+        fields[f"row_step_{d}"] = step // run.line_pitch
+    if shape.planes > 1:
+        fields |= {"plane_stride": lines[1].lhs, "plane_out": lines[1].out}
+        for d, step in enumerate(lines[1].position_strides):
+            fields[f"plane_step_{d}"] = step
+    return fields
 
 
 def _encode_loops(loops: Sequence[ProductLoop]) -> list[tuple[int, ...]]:

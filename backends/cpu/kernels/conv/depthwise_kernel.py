@@ -24,6 +24,7 @@ from shardir.backends.cpu.kernels.conv.depthwise_tile import (
     DepthwiseTile,
     LaneLayout,
     TapRun,
+    TileShape,
     TileStrides,
 )
 
@@ -33,7 +34,8 @@ _NAMES = ("lhs_slot", "lhs_offset", "rhs_slot", "rhs_offset", "out_slot", "out_o
           "lanes", "block_lanes", "lane_blocks", "lines", "block_lines", "runs",
           "line_loops", "line_count", "tap_loops", "tap_count",
           "start_0", "size_0", "start_1", "size_1", "start_2", "size_2",
-          "row_stride", "tap_stride", "row_step_0", "row_step_1", "row_step_2")  # fmt: skip
+          "row_stride", "tap_stride", "row_step_0", "row_step_1", "row_step_2",
+          "plane_stride", "plane_out", "plane_step_0", "plane_step_1", "plane_step_2")  # fmt: skip
 _FIELD_INDEX = {name: i for i, name in enumerate(_NAMES)}
 _LOOP_BYTES = 8 * (4 + MAX_DEPTHWISE_CHECKED_DIMS)
 """Bytes of a loop: its extent, three strides and the strides of positions."""
@@ -55,23 +57,20 @@ def encode_depthwise_record(
 
 @cache
 def depthwise_kernel(
-    operand: str, result: str, height: int, width: int, layout: LaneLayout, run: TapRun
+    operand: str, result: str, shape: TileShape, layout: LaneLayout, run: TapRun
 ) -> Kernel:
-    """Return the kernel for `height` lines and `width` vectors of lanes at a time, with operands
-    and a result of these element types.
+    """Return the kernel for tiles of this shape, with operands and a result of these element types.
 
-    Lines of the innermost loop share the elements of the right operand if `height` is above 1.
+    Lines of a tile share the elements of the right operand.
     """
     unrolled = f"_run{run.taps}_{run.line_pitch}_{run.tap_pitch}" * (run.taps > 1)
     types = operand if operand == result else f"{operand}_{result}"
-    name = f"depthwise_{types}_{height}x{width}_{layout.name}{unrolled}"
-    return Kernel(
-        name, lambda machine: _text(machine, name, (operand, result), height, width, layout, run)
-    )
+    name = f"depthwise_{types}_{shape.name}_{layout.name}{unrolled}"
+    return Kernel(name, lambda machine: _text(machine, name, (operand, result), shape, layout, run))
 
 
 def _text(
-    machine: HostDescription, name: str, dtypes: tuple[str, str], height: int, width: int,
+    machine: HostDescription, name: str, dtypes: tuple[str, str], shape: TileShape,
     layout: LaneLayout, run: TapRun,
 ) -> str:  # fmt: skip
     module = LLVMModule(machine)
@@ -95,11 +94,15 @@ def _text(
     bounds = [(get(f"start_{d}"), get(f"size_{d}")) for d in range(layout.checks)]
     loops = f.offset(record, get("line_loops"), "i64")
     extent = f.load(loops, "i64")
+    if shape.planes > 1:
+        extent = extent * f.load(f.offset(loops, _LOOP_BYTES), "i64")
     strides = TileStrides(
-        get("row_stride"), get("tap_stride"), f.load(f.offset(loops, 8 * 3), "i64"),
+        get("row_stride"), get("plane_stride"), get("tap_stride"),
+        f.load(f.offset(loops, 8 * 3), "i64"), get("plane_out"),
         tuple(get(f"row_step_{d}") for d in range(layout.checks)),
+        tuple(get(f"plane_step_{d}") for d in range(layout.checks)),
     )  # fmt: skip
-    sums = DepthwiseTile(f, *dtypes, height, width, layout, run, bounds, strides)
+    sums = DepthwiseTile(f, *dtypes, shape, layout, run, bounds, strides)
     begun, start = f.variable("i64", 0), f.variable("i64", 0)
     with f.while_(lambda: begun.get().is_("eq", 0) | start.get().is_("slt", runs)):
         here = f.umin(runs - start.get(), RUNS_PER_TABLE)
@@ -108,7 +111,7 @@ def _text(
         line = f.variable("i64", first)
         with f.while_(lambda: line.get().is_("slt", last)):
             now = line.get()
-            count = f.umin(f.umin(extent - now % extent, last - now), height)
+            count = f.umin(f.umin(extent - now % extent, last - now), shape.lines)
             place = [each.get() for each in _evaluate_loops(f, loops, get("line_count"), now)]
             starts = [
                 f.offset(a, distance) for a, distance in zip(operands, place[:3], strict=True)

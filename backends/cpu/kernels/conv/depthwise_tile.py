@@ -1,6 +1,10 @@
 """The tile of the depthwise kernel: the sums of several vector lanes of several lines."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from operator import and_, or_
 from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.dtypes import MEMORY_TYPES
@@ -36,10 +40,35 @@ class TapRun(NamedTuple):
         return self.line_pitch * line + self.tap_pitch * tap
 
 
-class LaneLayout(NamedTuple):
-    """The layout of lanes.
+class TileShape(NamedTuple):
+    """The lines and the vectors of lanes that a tile computes: `planes` lines of the second
+    innermost loop, for each of them `height` lines of the innermost loop, and `width` vectors.
 
-    `checks` dimensions are checked; lanes are positions along the dimension `run_dim` (-1: none).
+    With several planes, lines of the innermost loop are not divided between tiles, and the two
+    loops move along different dimensions. With `has_partial_tiles`, some tiles have fewer lines.
+    """
+
+    planes: int
+    height: int
+    width: int
+    has_partial_tiles: bool
+
+    @property
+    def lines(self) -> int:
+        """The number of lines of the tile."""
+        return self.planes * self.height
+
+    @property
+    def name(self) -> str:
+        sizes = f"{self.planes}x" * (self.planes > 1) + f"{self.height}x{self.width}"
+        return sizes + "_partial" * self.has_partial_tiles
+
+
+class LaneLayout(NamedTuple):
+    """The layout of lanes, and the dimensions that are checked.
+
+    `checks` dimensions are checked; lanes are positions along the dimension `run_dim` (-1: none),
+    and rows move along the dimensions `row_dims`.
     `is_rhs_shared`: all lanes share one element of the right operand. Lanes are every
     `lane_pitch`th element (1 or 2) of the left operand, or `lanes_per_element` lanes share each
     element.
@@ -47,6 +76,7 @@ class LaneLayout(NamedTuple):
 
     checks: int
     run_dim: int
+    row_dims: tuple[int, ...]
     is_rhs_shared: bool
     lane_pitch: int
     lanes_per_element: int
@@ -55,17 +85,22 @@ class LaneLayout(NamedTuple):
     def name(self) -> str:
         more = "_shared" * self.is_rhs_shared + "_every_second" * (self.lane_pitch - 1)
         more += f"_each{self.lanes_per_element}" * (self.lanes_per_element > 1)
-        return f"{self.checks}_{self.run_dim + 1}{more}"
+        rows = "".join(f"{d + 1}" for d in self.row_dims) or "0"
+        return f"{self.checks}_{self.run_dim + 1}_{rows}{more}"
 
 
 class TileStrides(NamedTuple):
-    """Strides in bytes: of a row of the left operand, of a tap of the right operand, and of a line
-    of the result; and the strides of a row in positions of the checked dimensions."""
+    """Strides in bytes: of a row and a plane of the left operand, of a tap of the right operand,
+    and of a line and a plane of the result; and the strides of a row and of a plane in positions of
+    the checked dimensions."""
 
     row: LLVMValue
+    plane: LLVMValue
     tap: LLVMValue
     out: LLVMValue
-    positions: tuple[LLVMValue, ...]
+    plane_out: LLVMValue
+    row_positions: tuple[LLVMValue, ...]
+    plane_positions: tuple[LLVMValue, ...]
 
 
 class _LaneMasks(NamedTuple):
@@ -75,8 +110,8 @@ class _LaneMasks(NamedTuple):
     lhs: list[list[LLVMValue]]
 
 
-RhsVectors = dict[int, list[LLVMValue]]
-"""The loaded vectors of the right operand for each tap."""
+RhsVectors = dict[tuple[int, int], LLVMValue]
+"""The loaded vectors of the right operand by tap and number of the vector."""
 
 
 @dataclass
@@ -89,8 +124,7 @@ class DepthwiseTile:
     f: LLVMFunction
     operand: str
     result: str
-    height: int
-    width: int
+    shape: TileShape
     layout: LaneLayout
     run: TapRun
     bounds: list[tuple[LLVMValue, LLVMValue]]
@@ -101,14 +135,15 @@ class DepthwiseTile:
         self.item = NUMPY_DTYPES[self.operand].itemsize
         self.result_item = NUMPY_DTYPES[self.result].itemsize
         self.many = self.f.machine.lanes(self.arith.size)
+        self.width = self.shape.width
         self.lanes = self.width * self.many
         self.type = vector_type(self.arith.type, self.many)
         self.sums = [
-            [self.f.variable(self.type) for _ in range(self.width)] for _ in range(self.height)
+            [self.f.variable(self.type) for _ in range(self.width)] for _ in range(self.shape.lines)
         ]
         self.users: dict[int, list[tuple[int, int]]] = {}
-        """The (line, tap) pairs that read each row of the left operand."""
-        for line in range(self.height):
+        """The (line, tap) pairs of a plane that read each row of the left operand."""
+        for line in range(self.shape.height):
             for tap in range(self.run.taps):
                 self.users.setdefault(self.run.row(line, tap), []).append((line, tap))
 
@@ -162,12 +197,14 @@ class DepthwiseTile:
             for line, row in enumerate(self.sums):
                 with f.when(count.is_("sgt", line)):
                     for j, each in enumerate(row):
-                        at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
+                        at = f.offset(self._line_address(to, line), j * many * size)
                         mask = lane_mask(f, rest - j * many, many)
                         each.set(self._load(at, mask, self.result, many))
 
     def _store_lines(self, to: LLVMValue, rest: LLVMValue | None, count: LLVMValue) -> None:
         """Store the sums of the first `count` lines; of the first `rest` lanes if not all exist."""
+        # Without partial tiles all lines exist, but a block of all stores would take longer: LLVM
+        # would convert the sums of all lines before the first store, and spill them.
         f, many, size = self.f, self.many, self.result_item
         together = vectors_narrowed_together(f.machine, self.result)
         if rest is not None or self.width % together:
@@ -175,7 +212,7 @@ class DepthwiseTile:
         for line, row in enumerate(self.sums):
             with f.when(count.is_("sgt", line)):
                 for j in range(0, self.width, together):
-                    at = f.offset(f.offset(to, self.strides.out * line), j * many * size)
+                    at = f.offset(self._line_address(to, line), j * many * size)
                     sums = row[j].get()
                     if together == 2:
                         sums = f.shuffle(sums, row[j + 1].get(), range(2 * many))
@@ -184,6 +221,14 @@ class DepthwiseTile:
                         f.store(value, at, size)
                     else:
                         masked_store(f, value, at, lane_mask(f, rest - j * many, many), size)
+
+    def _line_address(self, to: LLVMValue, line: int) -> LLVMValue:
+        """Return the address of the result of a line of the tile."""
+        plane, line = divmod(line, self.shape.height)
+        distance = self.strides.out * line
+        if plane:
+            distance = distance + self.strides.plane_out * plane
+        return self.f.offset(to, distance)
 
     def _add_run(
         self,
@@ -203,74 +248,116 @@ class DepthwiseTile:
             whole = whole & begin.is_("sge", 0) & last.is_("slt", extent)
             place = begin, extent
 
-        def is_inside(row: int) -> LLVMValue:
-            found = f.value(1, "i1")
-            for d, at in enumerate(places):
-                if d != walked:
-                    moved = at + self.strides.positions[d] * row
-                    found = found & moved.is_("ult", self.bounds[d][1])
-            return found
+        is_plane_inside = [
+            self._is_plane_inside(places, plane) & self._exists(plane * self.shape.height, count)
+            for plane in range(self.shape.planes)
+        ]
 
-        def add_rows(masks: _LaneMasks | None, checked: bool) -> None:
+        def add_existing_rows(masks: _LaneMasks | None) -> None:
+            with f.when(reduce(or_, is_plane_inside)):
+                for row in sorted(self.users):
+                    first = min(line for line, _ in self.users[row])
+                    with f.when(self._is_row_inside(places, row) & self._exists(first, count)):
+                        taps: RhsVectors = {}
+                        if self.shape.planes == 1:
+                            self._add_row(left, right, row, 0, masks, taps)
+                            continue
+                        for (_, tap), j in product(self.users[row], range(self.width)):
+                            self._load_rhs(right, tap, j, masks, taps)
+                        for plane, is_inside in enumerate(is_plane_inside):
+                            with f.when(is_inside):
+                                self._add_row(left, right, row, plane, masks, taps)
+
+        def add_all_rows() -> None:
             taps: RhsVectors = {}
             for row in sorted(self.users):
-                if not checked:
-                    self._add_row(left, right, row, masks, taps)
-                    continue
-                first = min(line for line, _ in self.users[row])
-                with f.when(is_inside(row) & count.is_("sgt", first)):
-                    self._add_row(left, right, row, masks, {})
+                for plane in range(self.shape.planes):
+                    self._add_row(left, right, row, plane, None, taps)
 
         def whole_lanes() -> None:
             # Rows are ordered by position: if the first and the last are inside, all are.
-            every = is_inside(0) & is_inside(max(self.users)) & count.is_("eq", self.height)
-            f.if_else(every, lambda: add_rows(None, False), lambda: add_rows(None, True))
+            every = self._is_row_inside(places, 0) & self._is_row_inside(places, max(self.users))
+            every = reduce(and_, is_plane_inside, every & self._exists(self.shape.lines - 1, count))
+            f.if_else(every, add_all_rows, lambda: add_existing_rows(None))
 
         def some_lanes() -> None:
             masks = [lane_mask(f, rest - j * self.many, self.many) for j in range(self.width)]
-            add_rows(_LaneMasks(masks, self._masks(masks, rest, place)), True)
+            add_existing_rows(_LaneMasks(masks, self._masks(masks, rest, place)))
 
         f.if_else(whole, whole_lanes, some_lanes)
+
+    def _exists(self, line: int, count: LLVMValue) -> LLVMValue:
+        """Return whether a tile of `count` lines has a line."""
+        if self.shape.has_partial_tiles:
+            return count.is_("sgt", line)
+        return self.f.value(1, "i1")
+
+    def _is_row_inside(self, places: list[LLVMValue], row: int) -> LLVMValue:
+        """Return whether a row is inside of the image along the dimensions of rows."""
+        strides = self.strides.row_positions
+        return self._are_inside(places, self.layout.row_dims, strides, row)
+
+    def _is_plane_inside(self, places: list[LLVMValue], plane: int) -> LLVMValue:
+        """Return whether a plane is inside of the image along the other dimensions."""
+        moved = (*self.layout.row_dims, self.layout.run_dim)
+        others = [d for d in range(self.layout.checks) if d not in moved]
+        return self._are_inside(places, others, self.strides.plane_positions, plane)
+
+    def _are_inside(
+        self,
+        places: list[LLVMValue],
+        dims: Sequence[int],
+        strides: Sequence[LLVMValue],
+        steps: int,
+    ) -> LLVMValue:
+        """Return whether positions, moved by some steps, are inside along all of these
+        dimensions."""
+        found = self.f.value(1, "i1")
+        for d in dims:
+            moved = places[d] + strides[d] * steps if steps else places[d]
+            found = found & moved.is_("ult", self.bounds[d][1])
+        return found
 
     def _add_row(
         self,
         left: LLVMValue,
         right: LLVMValue,
         row: int,
+        plane: int,
         masks: _LaneMasks | None,
         taps: RhsVectors,
     ) -> None:
-        """Add the products of a row of the left operand with all taps of lines that read it.
+        """Add the products of a row of a plane with all taps of lines that read it.
 
         Vectors of the right operand are loaded at their first use, and added to `taps`.
         """
         start = self.f.offset(left, self.strides.row * row)
-        for _, tap in self.users[row]:
-            if tap not in taps:
-                taps[tap] = self._load_rhs(right, tap, masks.rhs if masks else None)
+        if plane:
+            start = self.f.offset(start, self.strides.plane * plane)
         for j in range(self.width):
             loaded = self._load_lhs(start, j, masks.lhs if masks else None)
             for line, tap in self.users[row]:
-                total = self.sums[line][j]
-                total.set(self.arith.add_product(self.f, loaded, taps[tap][j], total.get()))
+                vector = self._load_rhs(right, tap, j, masks, taps)
+                total = self.sums[plane * self.shape.height + line][j]
+                total.set(self.arith.add_product(self.f, loaded, vector, total.get()))
 
     def _load_rhs(
-        self, right: LLVMValue, tap: int, masks: list[LLVMValue] | None
-    ) -> list[LLVMValue]:
-        """Load the vectors of a tap of the right operand, or broadcast its shared element."""
+        self, right: LLVMValue, tap: int, j: int, masks: _LaneMasks | None, taps: RhsVectors
+    ) -> LLVMValue:
+        """Return vector `j` of a tap of the right operand, or its shared element in all lanes; load
+        it and add it to `taps` if it is not there."""
         f, many = self.f, self.many
-        start = f.offset(right, self.strides.tap * tap)
-        if self.layout.is_rhs_shared:
-            return [f.splat(self._load(start, None, self.operand, 1), many)] * self.width
-        return [
-            self._load(
-                f.offset(start, j * many * self.item),
-                masks[j] if masks else None,
-                self.operand,
-                many,
-            )
-            for j in range(self.width)
-        ]
+        key = tap, 0 if self.layout.is_rhs_shared else j
+        if key not in taps:
+            start = f.offset(right, self.strides.tap * tap)
+            if self.layout.is_rhs_shared:
+                taps[key] = f.splat(self._load(start, None, self.operand, 1), many)
+            else:
+                mask = masks.rhs[j] if masks else None
+                taps[key] = self._load(
+                    f.offset(start, j * many * self.item), mask, self.operand, many
+                )
+        return taps[key]
 
     def _masks(
         self, masks: list[LLVMValue], rest: LLVMValue, place: tuple[LLVMValue, LLVMValue] | None

@@ -422,18 +422,20 @@ def test_depthwise_kernels_reuse_elements(
     """A tile has several positions or rows of positions, which share the elements of the filter.
     Taps that read the same elements of the image are unrolled if those are close to each other."""
 
-    def find_tile(strides: int, dilation: int) -> tuple[str, int, str]:
+    def find_tile(strides: int, dilation: int) -> tuple[str, str, str]:
         (name,) = selected_kernels(
             dims, left, right, groups=40, padding=((1, 1), (1, 1)), strides=(strides,) * 2,
             rhs_dilation=(dilation,) * 2,
         )  # fmt: skip
         kind, _, size, *_ = name.split("_")
-        return kind, int(size.partition("x")[0]), name.partition("_run")[2]
+        return kind, size, name.partition("_run")[2]
 
-    assert find_tile(1, 1) == ("depthwise", 7, "3_1_1")
-    assert find_tile(2, 1) == ("depthwise", 7, "3_2_1")
-    assert find_tile(1, 2) == ("depthwise", 6, "3_1_2")
-    assert find_tile(1, 3) == ("depthwise", 5, "")
+    # All seven positions of a row are in one tile, so that it has three rows of positions.
+    vectors, half = (3, "3x7x1") if dims == "b01f,01io->b01f" else (1, "7x1")
+    assert find_tile(1, 1) == ("depthwise", f"7x{vectors}", "3_1_1")
+    assert find_tile(2, 1) == ("depthwise", half, "3_2_1")
+    assert find_tile(1, 2) == ("depthwise", f"6x{vectors}", "3_1_2")
+    assert find_tile(1, 3) == ("depthwise", f"5x{vectors}", "")
 
 
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16", "i8", "i32"])
