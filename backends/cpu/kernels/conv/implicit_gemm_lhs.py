@@ -18,6 +18,8 @@ from shardir.backends.cpu.codegen.llvm_text import (
     lane_count as lanes_in,
     vector_type,
 )
+from shardir.backends.cpu.codegen.memory_hints import prefetch
+from shardir.backends.cpu.codegen.target import CACHE_LINE_BYTES
 from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_COLUMN_BYTES,
     MAX_LINE_DISTANCE_BYTES,
@@ -186,17 +188,19 @@ def emit_in_place_lhs_tile(
     arith: Arithmetic,
     checks: int,
 ) -> None:
-    """Emit `name(parts, segments, starts, rhs, out, offsets, rows, columns, adding)`.
+    """Emit `name(parts, segments, starts, later, rhs, out, offsets, rows, columns, adding)`.
 
     The function computes a tile as in `emit_tile`, with the lines of each segment at the addresses
-    in `starts`.
+    in `starts`. The lines at those in `later`, which are read next, are prefetched.
     """
-    params = ["i64", "ptr noalias readonly", "ptr noalias readonly", "ptr noalias readonly",
-              "ptr noalias", "ptr noalias readonly", "i64", "i64", "i1"]  # fmt: skip
+    params = ["i64", "ptr noalias readonly", "ptr readonly", "ptr readonly",
+              "ptr noalias readonly", "ptr noalias", "ptr noalias readonly",
+              "i64", "i64", "i1"]  # fmt: skip
     f = add_outlined_function(module, name, params)
-    parts, segments, starts, rhs, *place = f.params
+    parts, segments, starts, later, rhs, *place = f.params
     sums = TileAccumulators(f, tile, packed, arith)
-    right, table = f.variable("ptr", rhs), f.variable("ptr", starts)
+    right, table, ahead = (f.variable("ptr", at) for at in (rhs, starts, later))
+    table_lines = starts_per_panel(packed.height)
     # With each segment, some rows of the result are prefetched before they are written.
     many = f.intrinsic("smax", parts, f.value(1, "i64"))
     prefetched_rows = (many + (tile.height - 1)) // many
@@ -212,8 +216,26 @@ def emit_in_place_lhs_tile(
         with f.loop(0, length) as k:
             here = right.get()
             sums.prefetch_columns(here)
+            _prefetch_line(f, ahead.get(), k, table_lines, arith)
             sums.add([[f.offset(line, k * arith.size) for line in lines]], sums.columns_at(here))
             right.set(f.offset(here, packed.columns * arith.size))
-        table.set(f.offset(table.get(), 8 * starts_per_panel(packed.height)))
+        for addresses in (table, ahead):
+            addresses.set(f.offset(addresses.get(), 8 * table_lines))
     sums.write(place)
     f.ret()
+
+
+def _prefetch_line(
+    f: LLVMFunction, starts: LLVMValue, k: LLVMValue, count: int, arith: Arithmetic
+) -> None:
+    """Prefetch the elements of steps near `k` of one of `count` lines, at the addresses in
+    `starts`; `count` adjacent steps prefetch their elements of all lines.
+
+    The processor does not detect that so many lines are read in order: images of 13 MB that are not
+    in the second-level cache take 1.09 of the time without prefetches (Zen 5).
+    """
+    line = k & (count - 1)
+    start = f.load(f.offset(starts, line, "i64"), "ptr")
+    here = f.offset(start, (k - line) * arith.size)
+    for at in range(0, count * arith.size, CACHE_LINE_BYTES):
+        prefetch(f, f.offset(here, at))

@@ -210,7 +210,9 @@ class _OutputBlockEmitter:
                         each = f.value(8 * starts_per_panel(tile.height), "i64") * parts
                         starts = place // tile.height * each + row * 8
                         starts = f.offset(task.places["lhs"], starts)
-                        args = [parts, task.places["lhs_segments"], starts, packed, *out]
+                        has_next = (panel + here).is_("slt", count)
+                        later = f.offset(starts, f.select(has_next, each, 0))
+                        args = [parts, task.places["lhs_segments"], starts, later, packed, *out]
                     elif task.arith.has_tiles:
                         blocks = panel_steps // task.arith.block_steps
                         args = [blocks, f.offset(left, part), packed, *out]
