@@ -5,7 +5,8 @@ convolution had strides, positions of the result are not contiguous, and neither
 image for long strides. Small images have lines shorter than tiles, so that the NCHW layout and
 packing the filter are expensive. With features innermost all of these are contiguous runs.
 Transposing the operands and the result takes less time than it saves. The same holds for gradients
-of depthwise convolutions.
+of depthwise convolutions, and for gradients of filters whose tiles can read the copied image in
+place.
 """
 
 from collections.abc import Mapping
@@ -15,9 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from shardir.backends.cpu.kernel_api import BufferView, LoweringContext, Phase, row_major_strides
+from shardir.backends.cpu.kernels.conv.indirect_lhs import are_lines_addressable
 from shardir.backends.cpu.kernels.conv.nchw_layout import POSITION_PITCHES
 from shardir.backends.cpu.kernels.conv.row_selection import does_selection_pay_off
 from shardir.backends.cpu.kernels.conv.tuning import (
+    MAX_COPIES_PER_PATCH_ELEMENT,
     MAX_COSTLY_TRANSFORM_TIME_RATIO,
     MAX_TRANSFORM_TIME_RATIO,
     MIN_SAVED_COPY_RATIO,
@@ -30,6 +33,7 @@ from shardir.backends.cpu.kernels.gemm.grouped_steps import (
     are_channels_grouped_by_packing,
     can_group_channels,
 )
+from shardir.backends.cpu.kernels.gemm.microkernel import tile_for_columns
 from shardir.backends.cpu.kernels.gemm.skinny_dispatch import operations_per_ns
 from shardir.ir.operation import Attr
 from shardir.ir.types import TensorType
@@ -57,16 +61,17 @@ def plan_features_last(
     if attrs.get("groups", 1) * attrs.get("batch_groups", 1) > 1:
         return _plan_depthwise(attrs, x, w, out, context)
     of, by, to = parse_dims(attrs["dims"])
+    window, places = (
+        prod(view.shape[d] for d in side.spatial) for view, side in ((w, by), (out, to))
+    )
+    if window > places:
+        return _plan_filter_gradient(attrs, x, w, out, context)
     is_strided = max(attrs["lhs_dilation"], default=1) > 1
     is_strided = is_strided or max(attrs["strides"], default=1) > max(POSITION_PITCHES)
     last = [(x, of.features_or_outputs), (w, by.features_or_outputs), (out, to.features_or_outputs)]
     if any(view.strides[dim] == view.itemsize for view, dim in last):
         return None
-    window, places = (
-        prod(view.shape[d] for d in side.spatial) for view, side in ((w, by), (out, to))
-    )
-    # Larger windows are gradients of filters.
-    if not 1 < window <= places:
+    if window == 1:
         return None
     steps = out.size * w.shape[by.batch_or_inputs] * window
     rate = operations_per_ns(out.itemsize, arithmetic_of(out.dtype).planes, context.machine)
@@ -96,6 +101,35 @@ def plan_features_last(
         (of.batch_or_inputs, *of.spatial, of.features_or_outputs),
         (*by.spatial, *inner),
         (to.batch_or_inputs, *to.spatial, to.features_or_outputs),
+    )
+    return _plan_copies((x, w, out), orders, context)
+
+
+def _plan_filter_gradient(
+    attrs: Mapping[str, Attr],
+    x: BufferView,
+    w: BufferView,
+    out: BufferView,
+    context: LoweringContext,
+) -> FeaturesLastConvolution | None:
+    """Return the gradient of a filter from copies whose channels are contiguous, if tiles can read
+    the copy of the image in place (`indirect_lhs`)."""
+    of, by, to = parse_dims(attrs["dims"])
+    features, arith = by.features_or_outputs, arithmetic_of(out.dtype)
+    tile = tile_for_columns(arith, context.machine, w.shape[features])
+    channels = x.shape[of.batch_or_inputs]
+    if x.strides[of.batch_or_inputs] == x.itemsize or max(attrs["lhs_dilation"], default=1) > 1:
+        return None
+    if not are_lines_addressable(channels, x.dtype, arith, tile):
+        return None
+    steps = prod(w.shape[d] for d in (by.batch_or_inputs, *by.spatial))
+    patches = channels * prod(out.shape[d] for d in to.spatial) * steps
+    if x.size + w.size + out.size > MAX_COPIES_PER_PATCH_ELEMENT * patches:
+        return None
+    orders = (
+        (of.features_or_outputs, *of.spatial, of.batch_or_inputs),
+        (by.batch_or_inputs, *by.spatial, features),
+        (*to.spatial, to.batch_or_inputs, to.features_or_outputs),
     )
     return _plan_copies((x, w, out), orders, context)
 

@@ -11,7 +11,8 @@ class PatchAccess(NamedTuple):
     elements of adjacent output positions in an image of the NCHW layout, 0 for other layouts.
     `selects_rows`: a part of the K steps is multiplied by the rows that are inside of the image
     (`row_selection`). `has_pairs`: packing loads pairs of K steps, which are contiguous
-    (`pair_packing`).
+    (`pair_packing`). `is_indirect`: adjacent rows of the left operand are read in place, at the
+    address of each K step (`indirect_lhs`).
     """
 
     side: str = ""
@@ -21,6 +22,7 @@ class PatchAccess(NamedTuple):
     position_pitch: int = 0
     has_pairs: bool = False
     selects_rows: bool = False
+    is_indirect: bool = False
 
     @property
     def name(self) -> str:
@@ -30,7 +32,7 @@ class PatchAccess(NamedTuple):
         if self.position_pitch:
             return f"_planes{self.position_pitch}"
         more = f"_straight{self.run_dim + 1}" * self.is_in_place + "_pairs" * self.has_pairs
-        more += "_selected" * self.selects_rows
+        more += "_selected" * self.selects_rows + "_indirect" * self.is_indirect
         return f"_{self.side}{self.dims}{more}"
 
     def is_patches(self, side: str) -> bool:

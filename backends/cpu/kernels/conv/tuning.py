@@ -35,6 +35,13 @@ MAX_LINE_DISTANCE_BYTES = 4096
 MAX_COLUMN_BYTES = 2048
 """Maximum bytes of columns; more columns amortize packing."""
 
+# indirect_lhs.py
+MIN_INDIRECT_LINES = 16
+"""Minimum adjacent lines, since the address of each K step has a fixed cost. With 8 lines, a Zen 5
+takes 0.93 of the time of packing, and 1.03 to 1.11 with AVX2."""
+MAX_INDIRECT_LINE_BYTES = 4096
+"""Maximum bytes of adjacent lines, for which there are zeros outside of the image."""
+
 # layout_transform.py
 SQUARE_TRANSPOSE_NS_PER_ELEMENT = 0.12
 """Nanoseconds per element that is transposed in squares."""
@@ -46,6 +53,10 @@ NCHW take 0.66 to 0.93 of the time of `nchw` (ratios of 0.02 to 0.07); those of 
 filter is contiguous along the K steps would take 1.0 to 1.43 of the time of `nchw`; gradients of
 images, whose filter is not, take 0.61 to 1.09. On a Zen 5, that of ResNet-50 with 7 rows and a
 batch of 1, whose filter is 9 MB, takes 0.55."""
+MAX_COPIES_PER_PATCH_ELEMENT = 0.9
+"""Maximum elements that the transform of a filter's gradient copies, for each element of a patch
+that tiles read in place then instead of packing it. On a Zen 5, packing takes 0.11 ns per element.
+The gradient of 512 features for 64 channels, with 1.09 copies, would take 1.06 of the time."""
 MIN_SAVED_COPY_RATIO = 1.5
 """Minimum time that the selection of rows inside of a small image saves, relative to the transform,
 if the filter is contiguous along the K steps. On a Zen 4, transformed convolutions of ResNet-50

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shardir.backends.cpu.codegen.target import HostDescription
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
-from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_for
+from shardir.backends.cpu.kernels.gemm.microkernel import RegisterTile, tile_for_columns
 from shardir.backends.cpu.kernels.gemm.tuning import (
     MAX_BLOCK_LINES,
     MAX_PART_STEPS,
@@ -43,7 +43,7 @@ class BlockSizes(NamedTuple):
         Tile registers add longer parts of the `inner` K steps, because their results take longer
         to write.
         """
-        tile = tile_for(arith, machine, columns <= tile_for(arith, machine).lanes)
+        tile = tile_for_columns(arith, machine, columns)
         nearest, second = machine.l1_bytes, machine.l2_bytes
         longest = (
             3

@@ -205,6 +205,10 @@ class _OutputBlockEmitter:
                         table = task.places["rhs_segments"]
                         asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
                         args = [steps, f.offset(left, part), planes, table, *asking, *out]
+                    elif task.checked.is_indirect:
+                        asking = self._prefetch_arguments(f.value(0, "i1"))
+                        line = (panel + row) * task.arith.size
+                        args = [steps, task.places["lhs"], line, packed, *asking, *out]
                     elif task.checked.is_in_place:
                         parts = self.parts["lhs"].get()
                         each = f.value(8 * starts_per_panel(tile.height), "i64") * parts
@@ -238,7 +242,7 @@ class _OutputBlockEmitter:
             now = row.get()
             rest = count - now
             here = f.umin(rest, height)
-            if not self.task.checked.is_patches("lhs"):
+            if not self.task.checked.is_patches("lhs") or self.task.checked.is_indirect:
                 two = rest.is_("sgt", height) & rest.is_("sle", 2 * some)
                 here = f.select(two, some, here)
             yield now, place.get(), here

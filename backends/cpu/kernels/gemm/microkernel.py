@@ -84,6 +84,11 @@ def tile_for(arith: Arithmetic, machine: HostDescription, narrow: bool = False) 
     return RegisterTile(height, width, lanes, machine.vector_bytes == 64)
 
 
+def tile_for_columns(arith: Arithmetic, machine: HostDescription, columns: int) -> RegisterTile:
+    """Return the tile for a result with this number of columns; few columns get a narrow one."""
+    return tile_for(arith, machine, columns <= tile_for(arith, machine).lanes)
+
+
 def tile_variants(tile: RegisterTile) -> tuple[RegisterTile, ...]:
     """Return a tile and the smaller variants for remaining columns or rows, the smallest last.
 

@@ -21,6 +21,7 @@ from shardir.backends.cpu.codegen.tile_instructions import (
 from shardir.backends.cpu.kernel_api import Kernel
 from shardir.backends.cpu.kernels.conv.im2col import emit_im2col
 from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import emit_in_place_lhs_tile, emit_starts
+from shardir.backends.cpu.kernels.conv.indirect_lhs import emit_addresses, emit_indirect_tile
 from shardir.backends.cpu.kernels.conv.line_copy import emit_layout_copy
 from shardir.backends.cpu.kernels.conv.nchw_tile import emit_nchw_tile
 from shardir.backends.cpu.kernels.conv.patch_access import PatchAccess
@@ -95,6 +96,8 @@ def _text(
             emit_amx_tile(*place, grouped)
         elif checked.position_pitch:
             emit_nchw_tile(*place)
+        elif checked.is_indirect:
+            emit_indirect_tile(*place)
         elif checked.is_in_place:
             emit_in_place_lhs_tile(*place, checked.dims)
         else:
@@ -122,6 +125,8 @@ def _text(
                 table_bytes,
                 checked.run_dim,
             )
+        elif checked.is_indirect and checked.is_patches(side):
+            emit_addresses(module, f"pack_{side}", dims, 8 * MAX_BLOCK_LINES)
         elif checked.is_patches(side):
             emit_im2col(
                 module,

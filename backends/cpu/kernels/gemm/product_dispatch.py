@@ -15,6 +15,7 @@ from shardir.backends.cpu.kernels.conv.implicit_gemm_lhs import (
     find_run_dim,
     is_lhs_readable_in_place,
 )
+from shardir.backends.cpu.kernels.conv.indirect_lhs import is_lhs_indirect
 from shardir.backends.cpu.kernels.conv.nchw_layout import find_nchw_layout, lower_nchw
 from shardir.backends.cpu.kernels.conv.padded_nhwc import (
     find_padded_nhwc_layout,
@@ -262,8 +263,8 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
     stored = type_of_stored_sums(work.out.dtype, work.machine, direct and inner <= sizes.steps)
     staged = not direct or (arith.dtype != work.out.dtype and not stored)
     part_steps = 0 if stored else steps_of_selected_rows(work, sizes)
+    checked = _patch_access_of(work, sizes, part_steps)
     shared = prod(loop.extent for loop in work.batch if loop.rhs == 0)
-    gathered = _patch_access_of(work).side == "rhs"
     copied = batch // shared * columns * inner * arith.operand_bytes
     grid = choose_task_grid(
         batch,
@@ -277,9 +278,12 @@ def _lower_packed(work: MatrixProduct, context: LoweringContext, label: str) -> 
         context.workers,
         operations_per_ns(arith.size, arith.planes, work.machine)
         * (TILE_RATE_RATIO if work.arithmetic.has_tiles else 1),
-        not gathered and not _is_rhs_packed(work, sizes) and copied <= MAX_PACKED_OPERAND_BYTES,
+        checked.side != "rhs"
+        and not _is_rhs_packed(work, sizes)
+        and copied <= MAX_PACKED_OPERAND_BYTES,
+        work.rows[-1].extent if checked.is_indirect else 1,
     )
-    return _packed_phases(work, grid, sizes, staged, stored, part_steps, context, label)
+    return _packed_phases(work, grid, sizes, checked, staged, stored, part_steps, context, label)
 
 
 def _is_rhs_packed(work: MatrixProduct, sizes: BlockSizes) -> bool:
@@ -338,21 +342,26 @@ def _has_several_runs(work: MatrixProduct) -> bool:
     return len(work.rows) > 1 and work.rows[-1].lhs == work.lhs.itemsize
 
 
-def _patch_access_of(work: MatrixProduct) -> PatchAccess:
+def _patch_access_of(work: MatrixProduct, sizes: BlockSizes, part_steps: int) -> PatchAccess:
     """Return how patches are accessed; patches that all exist are packed as a plain operand unless
-    their lines form several runs."""
+    their lines form several runs. Rows are selected for parts of `part_steps` steps if that is not
+    0."""
     patches = work.patches
-    straight = is_lhs_readable_in_place(work) and not work.arithmetic.has_tiles
     if not patches:
         return PatchAccess()
-    if not (straight or patches.starts or _has_several_runs(work)):
+    is_in_place = is_lhs_readable_in_place(work) and not work.arithmetic.has_tiles
+    if not (is_in_place or patches.starts or _has_several_runs(work)):
         return PatchAccess()
+    is_packed = part_steps > 0
+    is_in_place = is_in_place and not is_packed
     return PatchAccess(
         patches.side,
         len(patches.starts),
-        straight,
-        find_run_dim(work) if straight else -1,
+        is_in_place,
+        find_run_dim(work) if is_in_place else -1,
         has_pairs=has_contiguous_pairs(work),
+        selects_rows=is_packed,
+        is_indirect=is_lhs_indirect(work, sizes.tile),
     )
 
 
@@ -360,6 +369,7 @@ def _packed_phases(
     work: MatrixProduct,
     grid: TaskGrid,
     sizes: BlockSizes,
+    checked: PatchAccess,
     staged: bool,
     stored: str,
     part_steps: int,
@@ -367,9 +377,6 @@ def _packed_phases(
     label: str,
 ) -> list[Phase]:
     arith = work.arithmetic
-    checked = _patch_access_of(work)
-    if part_steps:
-        checked = checked._replace(is_in_place=False, run_dim=-1, selects_rows=True)
     kernel = packed_gemm_kernel(
         work.lhs.dtype,
         work.rhs.dtype,

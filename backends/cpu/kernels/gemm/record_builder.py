@@ -65,6 +65,8 @@ def describe_blocked_product(
     copied = checked.side == "lhs" and checked.run_dim >= 0
     most = sizes.rows // 2 // height * height if copied else sizes.rows
     packed_rows = equal_share_size(grid.rows, max(height, most), height)
+    if checked.is_indirect:  # Adjacent rows share the addresses of K steps.
+        packed_rows = work.rows[-1].extent
     # Columns are packed in groups: the next group is prefetched while tiles of this one are
     # computed.
     packed_columns = grid.columns if checked.side else min(grid.columns, PANELS_PER_GROUP * width)

@@ -38,17 +38,19 @@ class TaskGrid(NamedTuple):
 
 def choose_task_grid(
     batch: int, rows: int, columns: int, inner: int, sizes: BlockSizes, size: int, staged: bool,
-    reused: bool, workers: int, rate: float, packable: bool = True,
+    reused: bool, workers: int, rate: float, packable: bool = True, row_step: int = 1,
 ) -> TaskGrid:  # fmt: skip
     """Return the grid with the shortest estimated time.
 
     `rate` is the number of multiplications and additions per nanosecond; packed elements have
-    `size` bytes; `reused` states whether products of the batch share the right operand. The cost of
+    `size` bytes; `reused` states whether products of the batch share the right operand. Blocks have
+    a multiple of `row_step` rows. The cost of
     all candidates is computed in arrays over the row block sizes, the column block sizes, and
     whether the right operand is packed by an earlier phase.
     """
     tile, low = sizes.tile, tile_variants(sizes.tile)[-1].height
-    high = np.array(_block_size_candidates(rows, low, MAX_BLOCK_LINES))[:, None, None]
+    row_sizes = _block_size_candidates(rows, max(row_step, low), MAX_BLOCK_LINES)
+    high = np.array(row_sizes)[:, None, None]
     wide = np.array(_block_size_candidates(columns, tile.columns, MAX_BLOCK_LINES))[None, :, None]
     packed = np.array([False, True])
     row_blocks, column_blocks = -(-rows // high), -(-columns // wide)
@@ -83,8 +85,9 @@ def choose_task_grid(
 
 
 def _block_size_candidates(extent: int, step: int, most: int) -> list[int]:
-    """Return candidate block sizes: multiples of a tile, except the last."""
+    """Return candidate block sizes up to `most`: multiples of `step`, or the whole extent."""
     sizes = {min(_round_up_extents(-(-extent // n), step), max(extent, 1)) for n in SPLIT_COUNTS}
+    most = most // step * step
     return sorted({min(size, most) for size in sizes} | {min(most, max(extent, 1))})
 
 

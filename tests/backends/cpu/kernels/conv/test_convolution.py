@@ -541,6 +541,13 @@ def test_images_are_transposed_to_make_features_contiguous(
     assert any("straight" in name for name in names) or not transposed
 
 
+def test_images_of_1x1_filters_and_of_depthwise_convolutions_are_not_transposed() -> None:
+    image, dims = (2, 1024, 28, 28), "bf01,oi01->bf01"
+    names = selected_kernels(dims, image, (1024, 1024, 1, 1), strides=(3, 3))
+    names += selected_kernels(dims, image, (1024, 1, 3, 3), groups=1024)
+    assert not any(name.startswith("moves") for name in names)
+
+
 def test_images_of_few_features_are_not_transposed() -> None:
     """The copies take more than a tenth of the time of the products."""
     few = selected_kernels("bf01,oi01->bf01", (8, 8, 28, 28), (8, 8, 3, 3))
