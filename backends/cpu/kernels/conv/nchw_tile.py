@@ -35,7 +35,7 @@ def emit_nchw_tile(
     sums = TileAccumulators(f, tile, packed, arith)
     left, line = f.variable("ptr", lhs), f.variable("ptr", prefetch_start)
 
-    def ask_from(first: LLVMValue) -> None:
+    def begin_share(first: LLVMValue) -> None:
         line.set(f.offset(prefetch_start, first * share_stride))
 
     def step(k: LLVMValue) -> None:
@@ -47,6 +47,6 @@ def emit_nchw_tile(
         sums.add([rows], sums.columns_at(columns))
         left.set(f.offset(start, packed.height * arith.size))
 
-    for_each_step(sums, place, steps, step, ask_from)
+    for_each_step(sums, place, steps, step, begin_share)
     sums.write(place)
     f.ret()

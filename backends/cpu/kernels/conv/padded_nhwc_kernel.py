@@ -221,11 +221,11 @@ class _NhwcTileEmitter:
             right.set(f.offset(here, self.packed * size))
 
         # Each of the first steps prefetches one row of the result.
-        asking = f.umin(steps, height)
-        with f.loop(0, asking) as k:
+        prefetched_rows = f.umin(steps, height)
+        with f.loop(0, prefetched_rows) as k:
             sums.prefetch_row([out, offsets], k)
             step(k)
-        with f.loop(asking, steps) as k:
+        with f.loop(prefetched_rows, steps) as k:
             step(k)
         self._write(f, sums, out, offsets, columns)
         f.ret()

@@ -203,12 +203,12 @@ class _OutputBlockEmitter:
                     if task.checked.position_pitch:
                         planes = f.offset(right, (j - start) * task.arith.plane_bytes)
                         table = task.places["rhs_segments"]
-                        asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
-                        args = [steps, f.offset(left, part), planes, table, *asking, *out]
+                        prefetch_args = self._prefetch_arguments(for_rows & j.is_("eq", begin))
+                        args = [steps, f.offset(left, part), planes, table, *prefetch_args, *out]
                     elif task.checked.is_indirect:
-                        asking = self._prefetch_arguments(f.value(0, "i1"))
+                        prefetch_args = self._prefetch_arguments(f.value(0, "i1"))
                         line = (panel + row) * task.arith.size
-                        args = [steps, task.places["lhs"], line, packed, *asking, *out]
+                        args = [steps, task.places["lhs"], line, packed, *prefetch_args, *out]
                     elif task.checked.is_in_place:
                         parts = self.parts["lhs"].get()
                         each = f.value(8 * starts_per_panel(tile.height), "i64") * parts
@@ -221,9 +221,9 @@ class _OutputBlockEmitter:
                         blocks = panel_steps // task.arith.block_steps
                         args = [blocks, f.offset(left, part), packed, *out]
                     else:
-                        asking = self._prefetch_arguments(for_rows & j.is_("eq", begin))
+                        prefetch_args = self._prefetch_arguments(for_rows & j.is_("eq", begin))
                         count = steps // 2 if task.arith.packs_groups else steps
-                        args = [count, f.offset(left, part), packed, *asking, *out]
+                        args = [count, f.offset(left, part), packed, *prefetch_args, *out]
                     f.call(str(called), args)
                     column.set(j + wide)
 

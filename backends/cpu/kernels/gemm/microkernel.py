@@ -144,10 +144,10 @@ def emit_tile(
         left.set(f.offset(start, packed.height * arith.operand_bytes))
         right.set(f.offset(here, packed.columns * arith.operand_bytes))
 
-    def ask_from(first: LLVMValue) -> None:
+    def begin_share(first: LLVMValue) -> None:
         line.set(f.offset(prefetch_start, first * share_stride))
 
-    for_each_step(sums, place, steps, lambda _: step(), ask_from)
+    for_each_step(sums, place, steps, lambda _: step(), begin_share)
     sums.write(place)
     f.ret()
 

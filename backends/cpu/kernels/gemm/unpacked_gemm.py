@@ -158,14 +158,14 @@ class _Strip:
                     kind.add(f, place, a, [column] * kind.planes)
 
         # Each of the first steps prefetches one row of the result.
-        asking = f.umin(inner, self.height)
-        with f.loop(0, asking) as k:
+        prefetched_rows = f.umin(inner, self.height)
+        with f.loop(0, prefetched_rows) as k:
             start = f.offset(out, out_row * k)
             nbytes = lanes * kind.result_item * self.width
             for distance in (*range(0, nbytes, CACHE_LINE_BYTES), nbytes - 1):
                 prefetch(f, f.offset(start, distance), writing=True)
             one(k)
-        with f.loop(asking, inner) as k:
+        with f.loop(prefetched_rows, inner) as k:
             one(k)
         for i, places in enumerate(sums):
             with f.when(count.is_("sgt", i)):
