@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shardir.frontend.numpy.dtypes import iinfo
 from shardir.interpret.interpreter import run
 from shardir.interpret.numeric_comparison import are_close, tolerance_of
 from shardir.ir.module import Function, GlobalTensor, Module
-from shardir.ir.types import TensorType
+from shardir.ir.types import INTEGERS, TensorType, dtype_name
 from shardir.passes import Pipeline
 from shardir.verify.verifier import verify
 
@@ -56,9 +57,11 @@ def merged_difference(program: Module, one: Module, arguments: Sequence[Array]) 
 def pad_worst_case(array: Array, to: TensorType) -> Array:
     """Return the array with worst-case padding."""
     worst: Any = np.nan
-    if array.dtype.kind in "iu":
-        worst = np.iinfo(array.dtype).max
-    made = np.full(to.shape, True if array.dtype.kind == "b" else worst, array.dtype)
+    if array.dtype.kind == "b":
+        worst = True
+    elif dtype_name(array.dtype) in INTEGERS:
+        worst = iinfo(array.dtype).max
+    made = np.full(to.shape, worst, array.dtype)
     made[tuple(map(slice, array.shape))] = array
     return made
 
