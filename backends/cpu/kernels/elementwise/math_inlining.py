@@ -14,11 +14,12 @@ time without inlining."""
 
 def math_function_steps(body: LoopBody) -> list[LoopStep]:
     """Return the steps of a body that are functions of the vector math library."""
-    return [
-        step
-        for step in body.steps
-        if step.kind == APPLY and library.symbol_of_op(step.op, "f32") is not None
-    ]
+    return [step for step in body.steps if is_math_function(step)]
+
+
+def is_math_function(step: LoopStep) -> bool:
+    """Return whether a step is a function of the vector math library."""
+    return step.kind == APPLY and library.symbol_of_op(step.op, "f32") is not None
 
 
 def is_long(body: LoopBody) -> bool:

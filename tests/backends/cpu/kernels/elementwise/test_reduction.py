@@ -226,6 +226,33 @@ def test_rows_are_prefetched_during_column_sums(rows: int, cpu: str) -> None:
     np.testing.assert_allclose(out, x.sum(0, np.float64), rtol=1e-5, atol=1e-5)
 
 
+def test_columns_of_arrays_in_memory_are_read_row_by_row() -> None:
+    """A step adds several rows of an array in the caches; fewer if it prefetches later rows."""
+    x = np.random.default_rng(0).normal(size=(71, 640)).astype(np.float32)
+    op = make_op(OPS["sum"], TensorType(x.shape, "f32"), dims=(0,))
+    for cpu, cached_bytes, rows in (
+        (CPUS[0], 1 << 20, 2 + 1), (CPUS[0], 1 << 17, 1), ("znver4", 1 << 17, 8 + 1),
+    ):  # fmt: skip
+        machine = replace(host_machine(), cpu=cpu, shared_cache_bytes=cached_bytes)
+        out = np.zeros(640, np.float32)
+        (phase,) = lower_and_run(lower_loop_nest, op, [x], [out], machine=machine) or ()
+        # Sums of the f64 elements of a vector of each row of a step, and of a remaining row.
+        assert phase.kernel.text(machine).count("= fadd ") in (rows, 2 * rows)
+        np.testing.assert_allclose(out, x.sum(0, np.float64), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_values_of_columns_are_stored_row_by_row(cpu: str) -> None:
+    """A softmax stores its exponentials until their sum is known."""
+    x = np.random.default_rng(0).normal(size=(71, 640)).astype(np.float32)
+    module = Fuse()(sd.jit(lambda x: nn.softmax(x, 0)).lower(x).compile().module)
+    op = next(op for op in module.main.body.ops if op.spec is fused)
+    out, machine = np.zeros_like(x), replace(host_machine(), cpu=cpu)
+    assert lower_and_run(lower_loop_nest, op, [x], [out], machine=machine)
+    (expected,) = run(module, [x])
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(3, 70_000), (40, 5250)])
 @pytest.mark.parametrize(("is_cached", "cpu"), [(True, CPUS[0]), *((False, cpu) for cpu in CPUS)])
 def test_reductions_of_rows_prefetch_operands_larger_than_the_cache(
