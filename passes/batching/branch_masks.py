@@ -12,8 +12,8 @@ where it would reach values that the elements share with other branches:
 - An unbatched value from which an operation computes another unbatched one has no derivative there
   if no element takes the branch.
 
-A branch with a collective has no masks: its results also depend on the values of elements, or of
-devices, that take another branch.
+The operations of a branch that compute the operands of a collective have no masks: its results also
+depend on the values of elements, or of devices, that take another branch.
 
 `simplify` replaces the selections by `x`.
 """

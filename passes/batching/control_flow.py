@@ -9,7 +9,6 @@ derivatives of a branch out of the elements that take another one.
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import zip_longest
 
 from shardir.ir.builder import as_values
 from shardir.ir.module import Block, Op, Value
@@ -171,9 +170,10 @@ def _select_branches(outer: Batcher, op: Op) -> Sequence[Value]:
     b, index = outer.b, outer.get(op.operands[0])
     b.why = "each has its own branch"
     picks = [b.eq(index, b.full(n, index.type)) for n in range(len(op.blocks) - 1)]
-    has_masks = picks and not communicates(op)
-    masks = [*picks, b.not_(reduce(b.or_, picks))] if has_masks else []
-    offered = [_batch_branch(outer, branch, mask) for branch, mask in zip_longest(op.blocks, masks)]
+    masks = [*picks, b.not_(reduce(b.or_, picks))] if picks else [None]
+    offered = [
+        _batch_branch(outer, branch, mask) for branch, mask in zip(op.blocks, masks, strict=True)
+    ]
     results = []
     for column in zip(*offered, strict=True):
         chosen = column[-1]
@@ -185,23 +185,39 @@ def _select_branches(outer: Batcher, op: Op) -> Sequence[Value]:
 
 
 def _batch_branch(outer: Batcher, branch: Block, mask: Value | None) -> list[Value]:
-    """Return the results of a branch for all elements; the derivatives of the values that it
-    captures are zero for elements outside of `mask`."""
+    """Return the results of a branch for all elements; the derivatives of its values are zero for
+    elements outside of `mask`, except where a collective needs them."""
     if mask is None:
         outer.run(branch.ops)
         return [outer.get_batched(value) for value in branch.returns]
+    needed = _find_communicated_ops(branch)
+    outer.run([op for op in branch.ops if id(op) in needed])
     b, why = outer.b, outer.b.why
     b.why = "no derivative for those with another branch"
     inner = outer.with_mask(mask)
-    captures = [value for value in branch.captures() if outer.is_batched(value)]
-    old = [outer.get(value) for value in captures]
-    for value, x in zip(captures, old, strict=True):
+    shared = [value for op in branch.ops if id(op) in needed for value in op.results]
+    shared = [value for value in (*branch.captures(), *shared) if outer.is_batched(value)]
+    old = [outer.get(value) for value in shared]
+    for value, x in zip(shared, old, strict=True):
         outer.replacement[value] = mask_derivative(b, mask, x)
-    inner.run(branch.ops)
+    inner.run([op for op in branch.ops if id(op) not in needed])
     returns = [inner.get_batched(value) for value in branch.returns]
-    outer.replacement.update(zip(captures, old, strict=True))
+    outer.replacement.update(zip(shared, old, strict=True))
     b.why = why
     return returns
+
+
+def _find_communicated_ops(branch: Block) -> set[int]:
+    """Return the identities of the collectives of a branch, and of the operations that compute
+    their operands."""
+    needed: set[int] = set()
+    values: set[Value] = set()
+    for op in reversed(branch.ops):
+        if communicates(op) or not values.isdisjoint(op.results):
+            needed.add(id(op))
+            values.update(op.operands)
+            values.update(value for block in op.blocks for value in block.captures())
+    return needed
 
 
 HANDLERS: dict[str, Handler] = {"while": _batch_while, "scan": _batch_scan, "case": _batch_case}

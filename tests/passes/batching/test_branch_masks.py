@@ -314,6 +314,25 @@ def test_sums_over_the_batch_inside_of_branches(is_nested: bool) -> None:
     np.testing.assert_allclose(made[1], along_w, rtol=1e-5)
 
 
+def test_only_the_operands_of_collectives_have_derivatives_in_other_elements() -> None:
+    """The elements that take the other branch divide by zero, before and after the collective."""
+
+    def f(x: Any, w: Any) -> Any:
+        first = lambda: lax.psum(w[0] * lax.sin(x), "batch") / x * w[1]  # noqa: E731
+        return lax.cond(x[0] > 1.5, first, lambda: w[2] / (x - 2))
+
+    rows = sd.vmap(f, in_axes=(0, None), axis_name="batch")
+    x, w = np.array([[1, 3, 0], [2, 4, 1], [0, 1, 3]], np.float32), W
+    made = sd.jit(sd.grad(lambda x, w: rows(x, w).sum(), (0, 1)))(x, w)
+    sums, factor = np.sin(x).sum(0), w[0] * w[1] / x[1]
+    along_x = factor * np.cos(x)
+    along_x[[0, 2]] -= w[2] / (x[[0, 2]] - 2) ** 2
+    along_x[1] -= factor * sums / x[1]
+    np.testing.assert_allclose(made[0], along_x, rtol=1e-5, atol=1e-6)
+    along_w = [w[1] * sums / x[1], w[0] * sums / x[1], (1 / (x[[0, 2]] - 2)).sum(0)]
+    np.testing.assert_allclose(made[1], along_w, rtol=1e-5, atol=1e-6)
+
+
 def test_custom_vmap_inside_of_branches() -> None:
     """Its rule has no masks, so it receives a copy of the unbatched value for each element."""
     seen: dict[Any, list[Any]] = {}
