@@ -3,7 +3,7 @@
 `run` takes global arrays. A per-device program runs on a simulated mesh: every device is a
 coroutine that yields at each operation that involves other devices, and resumes when all devices
 have reached it. The body of a manual computation runs in the same way, once per position along its
-axes.
+axes. There, a collective executes as soon as all positions of one of its groups have reached it.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -23,6 +23,7 @@ from shardir.interpret.widened_arrays import (
     widen_array,
     widened_result_types,
 )
+from shardir.ir.device_groups import group_array
 from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value, spmd_mesh_of
 from shardir.ir.operation import Attr
@@ -294,10 +295,11 @@ def _run_custom_partitioning(op: Op, env: Environment, limit: TimeLimit | None) 
 
 
 def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
-    """Run the body at every position along the manual axes in lockstep.
+    """Run the body at every position along the manual axes.
 
-    A collective along these axes alone executes here; a collective that also uses axes of enclosing
-    manual computations is yielded to them with the operands of all positions.
+    A collective along these axes alone executes here, for the groups whose positions have all
+    reached it; a collective that also uses axes of enclosing manual computations is yielded to them
+    with the operands of all positions.
     """
     (body,) = op.blocks
     axes: Axes = op.attrs["axes"]
@@ -312,21 +314,27 @@ def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
         for device in range(mesh.size)
     ]
     places = [run_block(body, env, limit) for env in envs]
-    answers: list[object] = [None] * mesh.size
-    while True:
-        meetings = [resume(device, answer) for device, answer in zip(places, answers, strict=True)]
-        if all(meeting is None for meeting in meetings):
-            break
-        first = _common_rendezvous(meetings)
-        parts = [part for meeting in meetings if meeting for part in meeting.parts]
+    meetings = [resume(place, None) for place in places]
+    while any(meetings):
+        ready = _ready_positions(meetings, axes)
+        first = meetings[ready[0]]
+        assert first is not None
+        # The operands of the other positions have no influence on the groups that are ready.
+        unused = tuple(np.zeros(v.type.shape, v.type.numpy) for v in first.op.operands)
+        parts = [unused] * (mesh.size * len(first.parts))
+        count = len(first.parts)
+        for i in ready:
+            meeting = meetings[i]
+            assert meeting is not None
+            parts[i * count : (i + 1) * count] = meeting.parts
         all_axes = (*axes, *first.axes)
         attrs = _map_attrs_to_virtual(first.op, all_axes)
         if attrs is None:
             every = yield Rendezvous(first.op, parts, all_axes)
         else:
             every = execute_collective(first.op, parts, _virtual_mesh(all_axes), **attrs)
-        count = len(first.parts)
-        answers = [every[i * count : (i + 1) * count] for i in range(mesh.size)]
+        for i in ready:
+            meetings[i] = resume(places[i], every[i * count : (i + 1) * count])
     results = []
     for i, (value, dim_axes) in enumerate(zip(op.results, op.attrs["out_axes"], strict=True)):
         pieces = [env[body.returns[i]] for env in envs]
@@ -334,6 +342,29 @@ def _run_manual(op: Op, env: Environment, limit: TimeLimit | None) -> OpSteps:
             assemble_shards(pieces, value.type, _sharding_over_virtual(dim_axes, axes), mesh)
         )
     return _unwrap_single(results)
+
+
+def _ready_positions(meetings: Sequence[Rendezvous | None], axes: Axes) -> Sequence[int]:
+    """Return the positions that execute a collective next: all positions if they are at the same
+    one, and otherwise those of the groups that are complete at one of the collectives.
+
+    Raises `InterpretError` if no group is complete.
+    """
+    mesh = _virtual_mesh(axes)
+    ops = {id(meeting.op): meeting for meeting in meetings if meeting}
+    for op, _, inner_axes in ops.values():
+        here = np.array([meeting is not None and meeting.op is op for meeting in meetings])
+        if here.all():
+            return range(mesh.size)
+        attrs = _map_attrs_to_virtual(op, axes)
+        if attrs is None or "axes" not in attrs or inner_axes:
+            continue  # Positions outside of this computation belong to the groups too.
+        groups = group_array(mesh, attrs["axes"])
+        ready = groups[here[groups].all(axis=1)]
+        if ready.size:
+            return [int(i) for i in np.sort(ready, axis=None)]
+    _common_rendezvous(meetings)
+    raise AssertionError("the devices are at the same operation")
 
 
 def _virtual_mesh(axes: Axes) -> Mesh:
@@ -356,7 +387,7 @@ def _sharding_over_virtual(dim_axes: tuple[Axes, ...], axes: Axes) -> Sharding:
     )
 
 
-def _map_attrs_to_virtual(op: Op, axes: Axes) -> dict[str, object] | None:
+def _map_attrs_to_virtual(op: Op, axes: Axes) -> dict[str, Any] | None:
     """Return the mesh axes in a collective's attributes as axes of the virtual mesh.
 
     Returns `None` if the collective also uses other axes.
