@@ -11,15 +11,21 @@ ended keeps its carried values. `find_differing` determines which values diverge
 
 A device also computes the branches that it does not take. A loop in such a branch might never end
 there, so a loop runs only as long as its condition holds on a device that takes the branch.
-Collectives need no special treatment: the verifier refuses them under a divergent decision.
+
+The verifier refuses a collective under a divergent decision, so the pass meets none. `partition`
+uses `make_collectives_uniform` for a decision that differs only between the groups of the
+collectives below it, such as a branch at position 0 of an axis with a sum along another axis. All
+devices then execute these collectives, and the groups that do not need a result discard it. Loops
+and branches without a collective remain divergent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from shardir import ops as specs
-from shardir.errors import MergeError
+from shardir.errors import MergeError, PartitionError
 from shardir.ir.builder import Builder, UniqueNames, copy_op, substitute
+from shardir.ir.mesh import Mesh
 from shardir.ir.module import Block, Function, Module, Op, Value, spmd_mesh_of
 from shardir.ir.sharding import Axes, Axis
 from shardir.ir.types import TensorType
@@ -39,10 +45,18 @@ class UniformControlFlow(Pass, name="uniform-control-flow"):
         differs = find_differing(main)
         if not any(differs.get(v) for op in main.body.walk() for v in _decisions(op)):
             return module
-        mesh = spmd_mesh_of(module)
-        axes = tuple(Axis.full(name, mesh) for name, size in mesh.axes if size > 1)
-        function = _UniformControlRewriter(main, differs, axes).rewrite()
+        function = _UniformControlRewriter(main, differs, spmd_mesh_of(module)).rewrite()
         return replace(module, functions=(function, *module.functions[1:]))
+
+
+def make_collectives_uniform(function: Function, mesh: Mesh) -> Function:
+    """Return a per-device function whose loops and branches with a collective are uniform.
+
+    Each decision above a collective must be equal on the devices of each group of the collective.
+    Raises `PartitionError` if such a loop or branch has an effect, such as a callback.
+    """
+    differs = find_differing(function)
+    return _UniformControlRewriter(function, differs, mesh, only_collectives=True).rewrite()
 
 
 def _decisions(op: Op) -> tuple[Value, ...]:
@@ -53,12 +67,25 @@ def _decisions(op: Op) -> tuple[Value, ...]:
 
 
 class _UniformControlRewriter:
-    """Rewrites the blocks of one function. `new` maps replaced values to their replacements."""
+    """Rewrites the blocks of one function. `new` maps replaced values to their replacements.
 
-    def __init__(self, function: Function, differs: Mapping[Value, Axes], axes: Axes) -> None:
+    With `only_collectives`, loops and branches that contain no collective remain, unless they are
+    inside of one that is rewritten.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        differs: Mapping[Value, Axes],
+        mesh: Mesh,
+        *,
+        only_collectives: bool = False,
+    ) -> None:
         self.function = function
         self.differs = dict(differs)
-        self.axes = axes
+        self.axes = tuple(Axis.full(name, mesh) for name, size in mesh.axes if size > 1)
+        self.only_collectives = only_collectives
+        self.rewrites_all = not only_collectives
         self.new: dict[Value, Value] = {}
         body = function.body
         blocks = [body, *(block for op in body.walk() for block in op.blocks)]
@@ -82,15 +109,31 @@ class _UniformControlRewriter:
         """
         for op in ops:
             b.loc, b.why = op.loc, op.why
-            decided = any(self.differs.get(value) for value in _decisions(op))
+            decided = self._is_divergent(op) and (self.rewrites_all or _has_collective(op))
             if op.spec is specs.case and decided:
-                self._write_choice(b, op, active)
+                self._write_uniform(self._write_choice, b, op, active)
             elif op.spec is specs.while_ and (decided or active is not None):
-                self._write_loop(b, op, active)
+                self._write_uniform(self._write_loop, b, op, active)
             elif op.blocks:
                 b.append(replace(op, blocks=tuple(self._block(b, x, active) for x in op.blocks)))
             else:
                 b.append(op)
+
+    def _is_divergent(self, op: Op) -> bool:
+        return any(self.differs.get(value) for value in _decisions(op))
+
+    def _write_uniform(
+        self,
+        write: Callable[[Builder, Op, Value | None], None],
+        b: Builder,
+        op: Op,
+        active: Value | None,
+    ) -> None:
+        """Append an operation that becomes uniform, with all loops and branches inside of it: all
+        devices compute the inner decisions too, also where they are meaningless."""
+        before, self.rewrites_all = self.rewrites_all, True
+        write(b, op, active)
+        self.rewrites_all = before
 
     def _block(self, b: Builder, block: Block, active: Value | None) -> Block:
         inner = b.inner()
@@ -172,16 +215,26 @@ class _UniformControlRewriter:
         return _and_active(b, active, copies.get(holds, holds))
 
     def _refuse_effects(self, op: Op) -> None:
-        """Raise `MergeError` for an operation with effects that only some devices may execute."""
+        """Raise `MergeError`, or `PartitionError` with `only_collectives`, for an operation with
+        effects that only some devices may execute."""
+        error: type[MergeError | PartitionError] = MergeError
+        reason = "devices of this target execute all branches"
+        if self.only_collectives:
+            error = PartitionError
+            reason = "all devices execute branches and loops with collectives"
         for block in op.blocks:
             for inner in block.walk():
                 if inner.spec.effect:
-                    raise MergeError(
+                    raise error(
                         f"{inner.name} is executed by some devices only, because the decision of "
-                        f"{op.name} differs between devices, and devices of this target execute "
-                        f"all branches; move it out of the {op.name}"
-                        + (f" ({inner.loc})" if inner.loc else "")
+                        f"{op.name} differs between devices, and {reason}; "
+                        f"move it out of the {op.name}" + (f" ({inner.loc})" if inner.loc else "")
                     )
+
+
+def _has_collective(op: Op) -> bool:
+    """Return whether a block of an operation contains a collective."""
+    return any(inner.spec.collective for block in op.blocks for inner in block.walk())
 
 
 def _not_any(b: Builder, flags: Sequence[Value]) -> Value:

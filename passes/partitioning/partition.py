@@ -28,6 +28,7 @@ from shardir.op_rules.partitioning import LocalOp, identity_element, local_type_
 from shardir.ops.communication.annotations import reshard
 from shardir.ops.control_flow.custom_partitioning import custom_partitioning, device_program_of
 from shardir.ops.control_flow.manual_computation import manual_computation
+from shardir.passes.collectives.uniform_control_flow import make_collectives_uniform
 from shardir.passes.global_programs import rebuild_global_programs
 from shardir.passes.partitioning.checks import PartitionChecks
 from shardir.passes.pipeline import Pass
@@ -80,10 +81,13 @@ def _function(function: Function, mesh: Mesh, planner: str) -> Function:
         tuple(GlobalTensor(v.type, cutter.checks.sharding(v)) for v in body.returns),
     )
     result = Function(function.name, cutter.block(body), (None,) * len(body.returns), interface)
-    for divergence in find_divergences(result):
+    divergences = find_divergences(result)
+    for divergence in divergences:
+        if divergence.is_equal_in_groups:
+            continue
         origin = f" (from {divergence.collective.loc})" if divergence.collective.loc else ""
         raise PartitionError(divergence.message(f"%{divergence.predicate.name}", (mesh,)) + origin)
-    return result
+    return make_collectives_uniform(result, mesh) if divergences else result
 
 
 class _Partitioner:

@@ -5,7 +5,9 @@ between devices. The analysis computes the classes of mesh positions at which ea
 arguments differ along the axes that shard them, `axis-index` along its own axes, gathered or
 reduced values do not differ along the axes of the collective, and other results differ where their
 operands do. A collective inside a loop or branch with a divergent predicate would be executed by
-only some devices: the program would deadlock or mix up messages.
+only some devices: the program would deadlock or mix up messages. If the predicate is equal on the
+devices of each group of the collective, the collective has a meaning, and
+`uniform-control-flow` can make all devices execute it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,12 +34,15 @@ class Divergence:
     """A collective that only some devices execute:
 
     the loop or branch `control_op` depends on `predicate`, which differs along `axes`.
+    `is_equal_in_groups` states whether this predicate and those of all other loops and branches
+    around the collective are equal on the devices of each group of the collective.
     """
 
     collective: Op
     control_op: Op
     predicate: Value
     axes: Axes
+    is_equal_in_groups: bool
 
     def message(self, decision: str, meshes: tuple[Mesh, ...]) -> str:
         """Return the error message, in which `decision` is the name of the predicate."""
@@ -98,7 +103,7 @@ class _DivergenceAnalysis:
         while self.changed:  # Iterate to a fixed point; loops need several rounds.
             self.changed = False
             self.visit_block(self.function.body)
-        return list(dict.fromkeys(self.find_collectives(self.function.body, None)))
+        return list(dict.fromkeys(self.find_collectives(self.function.body, ())))
 
     def axes_of(self, value: Value) -> Axes:
         """Return the axes along which a value may differ."""
@@ -168,17 +173,30 @@ class _DivergenceAnalysis:
         return self.positions.exchange(classes, axes)
 
     def find_collectives(
-        self, block: Block, under: tuple[Op, Value] | None
+        self, block: Block, under: tuple[tuple[Op, Value], ...]
     ) -> Iterator[Divergence]:
-        """Yield the collectives below a divergent predicate; `under` is the outermost one."""
+        """Yield the collectives below divergent predicates; `under` holds these, from the outermost
+        to the innermost, with the loops and branches that depend on them."""
         for op in block.ops:
             if under and op.spec.collective:
-                yield Divergence(op, *under, self.axes_of(under[1]))
-            differing = (v for v in self.predicates_of(op) if v in self.classes)
-            decision = next(differing, None)
-            inside = under or (None if decision is None else (op, decision))
+                yield self.describe_divergence(op, under)
+            differing = tuple((op, v) for v in self.predicates_of(op) if v in self.classes)
             for inner in op.blocks:
-                yield from self.find_collectives(inner, inside)
+                yield from self.find_collectives(inner, under + differing)
+
+    def describe_divergence(
+        self, collective: Op, under: tuple[tuple[Op, Value], ...]
+    ) -> Divergence:
+        """Return the divergence of a collective; it names the outermost predicate that differs
+        within a group of the collective, or the outermost one if none does."""
+        axes = crossed_axes(collective.attrs)
+        differing = [
+            (op, predicate)
+            for op, predicate in under
+            if not self.positions.is_equal_along(self.classes[predicate], axes)
+        ]
+        control_op, predicate = (differing or under)[0]
+        return Divergence(collective, control_op, predicate, self.axes_of(predicate), not differing)
 
 
 def _named_axes(function: Function) -> Iterator[Axis]:

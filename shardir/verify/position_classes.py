@@ -157,6 +157,10 @@ class PositionClasses:
         senders = permute_senders(self.mesh, self._scale(source), self._scale(target))
         return self._number(self.of(classes)[senders])
 
+    def is_equal_along(self, classes: Classes, axes: Axes) -> bool:
+        """Return whether a value with these classes is equal on all positions along `axes`."""
+        return not any(self._differs(axis, self.of(classes)) for axis in axes)
+
     def _differing_axes(self, classes: Classes) -> Axes:
         """Return the axes, as small as possible, along which a value with these classes differs."""
         found: list[Axis] = []

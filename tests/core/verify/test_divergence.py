@@ -146,6 +146,57 @@ def test_branches(axis: str, decide: str, wrong: int) -> None:
     assert count_divergences(BRANCHES.replace("AXIS", axis).replace("DECIDE", decide)) == wrong
 
 
+NESTED = (
+    MESH
+    + """\
+spmd func @f(
+  %a: f32[2] of f32[8@x],
+) -> (f32[2] of f32[8@x]) {
+  %o = axis-index(axes=[OUTER]) : i32[]
+  %i = axis-index(axes=[INNER]) : i32[]
+  %h = case(%o) : f32[2] {
+    %g = case(%i) : f32[2] {
+      %e = all-reduce(%a, axes=[COLLECTIVE], op=add) : f32[2]
+      yield %e
+    } {
+      yield %a
+    }
+    yield %g
+  } {
+    yield %a
+  }
+  return %h
+}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "collective", "predicate", "is_equal"),
+    [
+        ("y", "y", "x", "o", True),
+        ("y", "x", "x", "i", False),
+        ("x", "y", "x", "o", False),
+        ("y", "y", "x, y", "o", False),
+        ("x:(1)2", "y", "x:(2)2", "o", True),
+        ("x:(1)2", "y", "x", "o", False),
+    ],
+)
+def test_decisions_that_are_equal_in_each_group_of_a_collective(
+    outer: str, inner: str, collective: str, predicate: str, is_equal: bool
+) -> None:
+    text = NESTED.replace("OUTER", outer).replace("INNER", inner)
+    (one,) = find_divergences(parse(text.replace("COLLECTIVE", collective)).main)
+    assert (one.predicate.name, one.is_equal_in_groups) == (predicate, is_equal)
+
+
+@pytest.mark.parametrize(("axis", "is_equal"), [("x", False), ("y", True)])
+def test_a_permute_may_be_between_positions_with_equal_decisions(axis: str, is_equal: bool) -> None:
+    text = BRANCHES.replace("AXIS", axis).replace("DECIDE", "%q = neg(%p) : i32[]")
+    (one,) = find_divergences(parse(text).main)
+    assert one.is_equal_in_groups == is_equal
+
+
 TWO_SPLITS = """\
 mesh @m = [x=6]
 
