@@ -1,8 +1,8 @@
 """Conversions of small dtypes, written as operations on their bit patterns.
 
 A bit pattern (code) is a u8 whose unused upper bits are 0. All conversions follow from the format
-in `DTYPE_INFO`; they are bit-equal to those of `ml_dtypes`: floats round to nearest through f32,
-ties to even (up if the dtype has no mantissa).
+in `DTYPE_INFO`; they are bit-equal to those of `ml_dtypes` from version 0.7 on: floats round to
+nearest, ties to even (up if the dtype has no mantissa).
 """
 
 from shardir.ir.builder import Builder
@@ -31,8 +31,11 @@ def code_of_number(b: Builder, x: Value, to: str) -> Value:
     if x.type.dtype in REAL_OF:
         x = b.real(x)
     if to in SMALL_FLOATS:
-        single = x if x.type.dtype == "f32" else b.convert(x, result=x.type.with_dtype("f32"))
-        return _encode_float(b, single, to)
+        if x.type.dtype == "f64":
+            x = _round_to_odd(b, x)
+        elif x.type.dtype != "f32":
+            x = b.convert(x, result=x.type.with_dtype("f32"))
+        return _encode_float(b, x, to)
     info, word = DTYPE_INFO[to], x.type.with_dtype("u8")
     if x.type.dtype in FLOATS:
         limits = x.type.with_dtype("i32")
@@ -91,6 +94,22 @@ def _decode_float(b: Builder, code: Value, dtype: str) -> Value:
     return result
 
 
+def _round_to_odd(b: Builder, x: Value) -> Value:
+    """Return f64 numbers as f32, rounded to odd: rounding them again gives the result of rounding
+    the f64.
+
+    S. Boldo, G. Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using
+    rounding to odd", IEEE Transactions on Computers 57 (2008).
+    """
+    single, word = x.type.with_dtype("f32"), x.type.with_dtype("u32")
+    near = b.convert(x, result=single)
+    back, bits, one = b.convert(near, result=x.type), b.bitcast(near, result=word), b.full(1, word)
+    inward = b.select(b.gt(b.abs_(back), b.abs_(x)), b.sub(bits, one), bits)
+    is_inexact = b.or_(b.lt(back, x), b.gt(back, x))
+    result: Value = b.bitcast(b.select(is_inexact, b.or_(inward, one), bits), result=single)
+    return result
+
+
 def _encode_float(b: Builder, x: Value, to: str) -> Value:
     """Return the codes of f32 numbers rounded to a small float."""
     info = DTYPE_INFO[to]
@@ -108,8 +127,9 @@ def _encode_float(b: Builder, x: Value, to: str) -> Value:
         # This dtype has the exponents of f32 and no mantissa; ml_dtypes rounds ties up.
         half = full(1 << _F32.mantissa_bits - 1)
         rounded = b.shift_right_logical(b.add(size, half), full(_F32.mantissa_bits))
-        # Subnormal numbers of f32 above 2^-127 become 2^-126, as in ml_dtypes.
-        subnormal = b.select(b.gt(size, half), full(1), full(0))
+        # The code 0 is 2^-127, a subnormal number of f32, and 1.5 times that is rounded up.
+        middle = full(3 << _F32.mantissa_bits - 2)
+        subnormal = b.select(b.ge(size, middle), full(1), full(0))
         code = b.select(b.lt(size, full(1 << _F32.mantissa_bits)), subnormal, rounded)
     code = _replace_specials(b, code, size, sign, to)
     return b.convert(code, result=x.type.with_dtype("u8"))

@@ -111,6 +111,31 @@ def test_conversions_are_those_of_ml_dtypes(source: str) -> None:
             assert bits(np.asarray(found)).tobytes() == bits(wanted).tobytes(), to
 
 
+@pytest.mark.parametrize("to", ["f8e4m3fn", "f8e5m2", "f4e2m1fn"])
+def test_f64_is_rounded_once(to: str) -> None:
+    """Numbers next to the middle of two elements are not first rounded to this middle."""
+    elements = all_codes(to)[1:7]
+    numbers = elements.astype(np.float64)
+    middle = (numbers[1:] + numbers[:-1]) / 2
+    convert = sd.jit(lambda x: x.astype(NUMPY_DTYPES[to]))
+    with sd.enable_x64():
+        for sign in (1, -1):
+            above, below = (convert(sign * middle * (1 + e)) for e in (2.0**-40, -(2.0**-40)))
+            assert np.asarray(above).tolist() == (sign * elements[1:]).tolist()
+            assert np.asarray(below).tolist() == (sign * elements[:-1]).tolist()
+        specials = np.array([np.inf, -np.inf, 1e300, -0.0, 1e-300])
+        wanted = np.array([np.inf, -np.inf, np.inf, -0.0, 0], "f4").astype(NUMPY_DTYPES[to])
+        assert bits(np.asarray(convert(specials))).tolist() == bits(wanted).tolist()
+        assert to == "f4e2m1fn" or np.isnan(np.asarray(convert(np.array(np.nan))).astype("f4"))
+
+
+def test_subnormal_numbers_are_rounded_to_the_least_powers_of_two() -> None:
+    """Those below 1.5 times the least power are rounded to it, whose code is 0."""
+    numbers = np.array([1e-45, 2.0**-127, 1.4999 * 2.0**-127, 1.5 * 2.0**-127], np.float32)
+    found = sd.jit(lambda x: x.astype(NUMPY_DTYPES["f8e8m0fnu"]))(numbers)
+    assert bits(np.asarray(found)).tolist() == [0, 0, 0, 1]
+
+
 @pytest.fixture
 def four_devices() -> Any:
     return sd.make_mesh((4,), ("x",))
