@@ -165,18 +165,27 @@ class Mesh(WithAbsentMembers, metaclass=_InternedMeta):
         """The abstract mesh with the same axes."""
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
+    @locate_errors
     def update(
         self,
         axis_sizes: Sequence[int] | None = None,
         axis_names: str | Sequence[str] | None = None,
         axis_types: AxisType | Sequence[AxisType] | None = None,
     ) -> "Mesh":
-        """Return the mesh with other sizes, names or types of axes, and the same devices."""
+        """Return the mesh with other sizes, names or types of axes, and the same devices.
+
+        Raise `MeshError` if the sizes of the axes need another number of devices.
+        """
         sizes = self.axis_sizes if axis_sizes is None else check_mesh_shape(axis_sizes)
         names = self.axis_names if axis_names is None else as_axis_names(axis_names)
         types = self.axis_types if axis_types is None else axis_types
         if isinstance(self, AbstractMesh):
             return AbstractMesh(sizes, names, types)
+        if prod(sizes) != self.size:
+            raise MeshError(
+                f"axes of the sizes {sizes} need {count_noun(prod(sizes), 'device')}, and the Mesh "
+                f"has {self.size}; make a Mesh of other devices with make_mesh"
+            )
         return Mesh(self.devices.reshape(sizes), names, types)
 
     def update_axis_types(self, types: Mapping[str, AxisType]) -> "Mesh":

@@ -13,6 +13,7 @@ import shardir.numpy as snp
 from shardir import lax
 from shardir.frontend.errors import (
     ControlFlowError,
+    MeshError,
     ShardingError,
     ShardingMismatchError,
     ShardingTypeError,
@@ -719,6 +720,14 @@ def test_meshes_with_other_axes(mesh: sd.Mesh) -> None:
     abstract = mesh.abstract_mesh.update(axis_sizes=(16, 2))
     assert isinstance(abstract, AbstractMesh)
     assert abstract.axis_sizes == (16, 2)
+    with pytest.raises(MeshError) as caught:
+        mesh.update(axis_sizes=(3, 2))
+    message, place, *_ = str(caught.value).split("\n")
+    assert message == (
+        "axes of the sizes (3, 2) need 6 devices, and the Mesh has 8; make a Mesh of other devices "
+        "with make_mesh"
+    )
+    assert "test_explicit.py:" in place
 
 
 # Programs

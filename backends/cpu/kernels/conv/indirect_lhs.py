@@ -14,7 +14,6 @@ from shardir.backends.cpu.codegen.llvm_text import (
     add_outlined_function,
     vector_type,
 )
-from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.kernels.conv.tuning import (
     MAX_INDIRECT_LINE_BYTES,
     MIN_INDIRECT_LINES,
@@ -23,6 +22,7 @@ from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
 from shardir.backends.cpu.kernels.gemm.matrix_product import MatrixProduct
 from shardir.backends.cpu.kernels.gemm.microkernel import (
     RegisterTile,
+    StepPrefetch,
     TileAccumulators,
     for_each_step,
     tile_variants,
@@ -130,21 +130,18 @@ def emit_indirect_tile(
     f = add_outlined_function(module, name, params)
     steps, addresses, line, rhs, prefetch_start, prefetch_stride, share_stride, *place = f.params
     sums = TileAccumulators(f, tile, packed, arith)
-    right, prefetched = f.variable("ptr", rhs), f.variable("ptr", prefetch_start)
-
-    def begin_share(first: LLVMValue) -> None:
-        prefetched.set(f.offset(prefetch_start, first * share_stride))
+    prefetches = StepPrefetch(f, prefetch_start, prefetch_stride, share_stride)
+    right = f.variable("ptr", rhs)
 
     def step(k: LLVMValue) -> None:
         here = right.get()
         start = f.offset(f.load(f.offset(addresses, k, "i64"), "ptr"), line)
         sums.prefetch_columns(here)
-        prefetch(f, prefetched.get())
-        prefetched.set(f.offset(prefetched.get(), prefetch_stride))
+        prefetches.step()
         rows = [f.offset(start, i * arith.size) for i in range(tile.height)]
         sums.add([rows], sums.columns_at(here))
         right.set(f.offset(here, packed.columns * arith.operand_bytes))
 
-    for_each_step(sums, place, steps, step, begin_share)
+    for_each_step(sums, place, steps, step, prefetches.begin_share)
     sums.write(place)
     f.ret()

@@ -5,10 +5,10 @@ from shardir.backends.cpu.codegen.llvm_text import (
     LLVMValue,
     add_outlined_function,
 )
-from shardir.backends.cpu.codegen.memory_hints import prefetch
 from shardir.backends.cpu.kernels.gemm.element_arithmetic import Arithmetic
 from shardir.backends.cpu.kernels.gemm.microkernel import (
     RegisterTile,
+    StepPrefetch,
     TileAccumulators,
     for_each_step,
 )
@@ -33,20 +33,17 @@ def emit_nchw_tile(
     f = add_outlined_function(module, name, params)
     steps, lhs, planes, table, prefetch_start, prefetch_stride, share_stride, *place = f.params
     sums = TileAccumulators(f, tile, packed, arith)
-    left, line = f.variable("ptr", lhs), f.variable("ptr", prefetch_start)
-
-    def begin_share(first: LLVMValue) -> None:
-        line.set(f.offset(prefetch_start, first * share_stride))
+    prefetches = StepPrefetch(f, prefetch_start, prefetch_stride, share_stride)
+    left = f.variable("ptr", lhs)
 
     def step(k: LLVMValue) -> None:
         start = left.get()
         columns = f.offset(planes, f.load(f.offset(table, k, "i64"), "i64"))
         rows = [f.offset(start, i * arith.plane_bytes) for i in range(tile.height)]
-        prefetch(f, line.get())
-        line.set(f.offset(line.get(), prefetch_stride))
+        prefetches.step()
         sums.add([rows], sums.columns_at(columns))
         left.set(f.offset(start, packed.height * arith.size))
 
-    for_each_step(sums, place, steps, step, begin_share)
+    for_each_step(sums, place, steps, step, prefetches.begin_share)
     sums.write(place)
     f.ret()

@@ -85,7 +85,7 @@ PAIR_BYTES = 2 * CACHE_LINE_BYTES
 
 
 class LineStores(Enum):
-    """How lines of the target are stored."""
+    """The instructions that store the lines of the target."""
 
     ORDINARY = "ordinary"
     STREAMED = "streamed"

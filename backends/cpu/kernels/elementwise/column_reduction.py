@@ -71,7 +71,7 @@ class ColumnShape(NamedTuple):
     lanes: int
     has_full_vectors: bool
     is_streaming: bool = False
-    """Whether the last-level cache does not contain the operands."""
+    """True if the operands are larger than half of the last-level cache."""
 
     def scratch_regions(self) -> list[tuple[int, str, bool]]:
         """Return the contents of scratch memory: a step, its element type, and whether it is stored

@@ -125,8 +125,9 @@ def emit_tile(
     f = add_outlined_function(module, name, params)
     steps, lhs, rhs, prefetch_start, prefetch_stride, share_stride, *place = f.params
     sums = tile_accumulators(f, tile, packed, arith)
+    prefetches = StepPrefetch(f, prefetch_start, prefetch_stride, share_stride)
     plane = arith.operand_bytes // arith.planes
-    left, right, line = (f.variable("ptr", start) for start in (lhs, rhs, prefetch_start))
+    left, right = (f.variable("ptr", start) for start in (lhs, rhs))
 
     def step() -> None:
         start, here = left.get(), right.get()
@@ -138,18 +139,34 @@ def emit_tile(
             for p in range(arith.planes)
         ]
         sums.prefetch_columns(here)
-        prefetch(f, line.get())
-        line.set(f.offset(line.get(), prefetch_stride))
+        prefetches.step()
         sums.add(planes, sums.columns_at(here))
         left.set(f.offset(start, packed.height * arith.operand_bytes))
         right.set(f.offset(here, packed.columns * arith.operand_bytes))
 
-    def begin_share(first: LLVMValue) -> None:
-        line.set(f.offset(prefetch_start, first * share_stride))
-
-    for_each_step(sums, place, steps, lambda _: step(), begin_share)
+    for_each_step(sums, place, steps, lambda _: step(), prefetches.begin_share)
     sums.write(place)
     f.ret()
+
+
+class StepPrefetch:
+    """The prefetches of the steps of a tile: one cache line in each step, `stride` bytes apart. A
+    share of steps begins `share_stride` bytes further on for each step before it."""
+
+    def __init__(
+        self, f: LLVMFunction, start: LLVMValue, stride: LLVMValue, share_stride: LLVMValue
+    ) -> None:
+        self._f, self._start, self._stride, self._share_stride = f, start, stride, share_stride
+        self._line = f.variable("ptr", start)
+
+    def begin_share(self, first: LLVMValue) -> None:
+        """Emit the beginning of the share of the step `first`."""
+        self._line.set(self._f.offset(self._start, first * self._share_stride))
+
+    def step(self) -> None:
+        """Emit the prefetch of one step."""
+        prefetch(self._f, self._line.get())
+        self._line.set(self._f.offset(self._line.get(), self._stride))
 
 
 def for_each_step(
